@@ -20,7 +20,7 @@ environment.prepare_physics("mjx")
 from quick import read_options  # noqa: E402
 from record import circumstances, write  # noqa: E402
 
-from movlr_jax.control.config import OptimizerConfig  # noqa: E402
+from movlr_jax.control.optimizers import Mpc2  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.physics.agreement import TOLERANCE, compared  # noqa: E402
 from movlr_jax.physics.mjx import check_warp  # noqa: E402
@@ -45,7 +45,7 @@ def row(engine: str, model: str) -> dict[str, object]:
     try:
         scene = scene_of(model)
         found |= {"nv": scene.model.nv, "nu": scene.model.nu}
-        agreement = compared(engine, scene, sim_dt=OptimizerConfig.plan_dt, remember=False)
+        agreement = compared(engine, scene, sim_dt=Mpc2.plan_dt, remember=False)
         found |= vars(agreement) | {"agrees": agreement.agrees}
         what = f"{agreement.difference:.1e} at {agreement.where}, {agreement.seconds:.1f} s"
         print(f"{model}: {what}, {'agrees' if agreement.agrees else agreement.sentence(engine)}", flush=True)

@@ -17,7 +17,8 @@ import numpy as np
 from brax.envs.base import State, Wrapper
 from brax.envs.inverted_pendulum import InvertedPendulum
 
-from movlr_jax.control.config import OptimizerConfig
+from movlr_jax._util.settings import changed
+from movlr_jax.control.optimizers import Ppo
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.source import parse
@@ -30,7 +31,8 @@ MODEL = Path(brax.__file__).parent / "envs" / "assets" / "inverted_pendulum.xml"
 SIM_DT, CTRL_DT, EPISODE = 0.02, 0.04, 1000  # s, s, control steps
 LEAN = 0.2  # rad, where an episode ends
 
-PPO = PpoConfig(
+PPO = changed(
+    PpoConfig(),
     env_steps=200_000,
     envs=64,
     unroll=10,
@@ -54,8 +56,8 @@ PPO = PpoConfig(
 )
 
 
-def settings(ppo: PpoConfig = PPO) -> OptimizerConfig:
-    return OptimizerConfig(name="ppo", sim_dt=SIM_DT, ctrl_dt=CTRL_DT, ppo=ppo)
+def settings(ppo: PpoConfig = PPO) -> Ppo:
+    return Ppo(sim_dt=SIM_DT, ctrl_dt=CTRL_DT, ppo=ppo)
 
 
 @dataclass(frozen=True)

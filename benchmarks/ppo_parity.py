@@ -32,13 +32,13 @@ from record import circumstances  # noqa: E402
 
 from movlr_jax.control.ppo.build import build_ppo  # noqa: E402
 from movlr_jax.control.ppo.config import PpoConfig  # noqa: E402
-from movlr_jax.control.ppo.trainer import Ppo, TrainedControllers  # noqa: E402
+from movlr_jax.control.ppo.trainer import PpoTrainer, TrainedControllers  # noqa: E402
 from movlr_jax.control.ppo.training import CurveRecorder  # noqa: E402
 
 LOOKS, EPISODES = 8, 32
 
 
-def ours(ppo: Ppo, seed: int) -> list[tuple[int, float]]:
+def ours(ppo: PpoTrainer, seed: int) -> list[tuple[int, float]]:
     """(steps, return) after each part of a training."""
     program, every = Reward().program, ppo.config.batches // LOOKS
     state, points = ppo.begin(1, jax.random.key(seed)), []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -23,18 +24,29 @@ from movlr_jax.rewards.program import Scorer
 KNOTS = 8  # controls of an episode are interpolated between so many
 
 
-class CrossEntropy:
+@dataclass(frozen=True)
+class CrossEntropy(mj.OptimizerSettings):
+    """The settings of the optimiser, and how it is built."""
+
+    samples: int = mj.setting(32, "episodes per round", least=2)
+    rounds: int = mj.setting(12, "of samples, rollouts and update", least=1)
+
+    def build(self, task, physics, say):
+        return Optimizer(self, task)
+
+
+class Optimizer:
     """Optimises control under K reward programs in one batch. Rewards only see rollouts that have ended."""
 
     name = "cem"
 
-    def __init__(self, config, task, physics, say):
+    def __init__(self, config, task):
         self.config, self.task = config, task
         self.sim_physics: Physics = NativePhysics(
             task.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt
         )
         self.physics: Physics = self.sim_physics  # plans in the physics of the evaluation
-        self.scorer = Scorer(task.layout, task.goals)
+        self.scorer = Scorer(task.layout, task.data)
         self.notes: Mapping[str, Any] = {"knots": KNOTS}
 
     @property
@@ -48,7 +60,7 @@ class CrossEntropy:
 class Controllers:
     """K controllers. They seek their controls when an episode begins, because they need its start."""
 
-    def __init__(self, optimizer: CrossEntropy, programs, progress):
+    def __init__(self, optimizer: Optimizer, programs, progress):
         self.optimizer, self.programs, self.progress = optimizer, programs, progress
         self.learning = []  # nothing is trained
         self.nonfinite = [{} for _ in programs]
@@ -56,7 +68,7 @@ class Controllers:
     def rollout(self, start, *, steps, key):
         """start: [K x E] states. key: one key, or the keys [E] of E trials. Returns the episodes, [K x E, steps]."""
         o, k, rows = self.optimizer, len(self.programs), len(start.time)
-        n, rounds = o.config.options["samples"], o.config.options["rounds"]
+        n, rounds = o.config.samples, o.config.rounds
         low, high = o.task.model.actuator_ctrlrange.T
         seeds = np.atleast_2d(jax.random.key_data(key))
         rngs = [np.random.default_rng(seed) for seed in seeds]  # so a trial alone has the noise of the batch
@@ -94,7 +106,7 @@ class Controllers:
         return play(mean, start)
 
 
-mj.register_optimizer("cem", CrossEntropy, samples=32, rounds=12, replace=True)
+mj.register_optimizer("cem", CrossEntropy, replace=True)
 
 if __name__ == "__main__":
     task = mj.load_task(sys.argv[1])

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from movlr_jax._util.parts import service, setting
 from movlr_jax.api import (
     RewardResult,
     SearchCandidate,
@@ -23,10 +24,12 @@ from movlr_jax.api import (
     open_run,
     register_critic,
     register_judge,
+    register_law,
     register_method,
     register_model,
     register_optimizer,
     register_proposer,
+    register_rule,
     register_task,
     run_search,
 )
@@ -34,6 +37,9 @@ from movlr_jax.errors import UserError
 from movlr_jax.version import __version__
 
 if TYPE_CHECKING:
+    from movlr_jax.control.mpc.rules import PlanningRule
+    from movlr_jax.control.muscle_controllers import MuscleLaw
+    from movlr_jax.control.settings import OptimizerSettings
     from movlr_jax.language.base import Critique, Evaluation, Preference, ProposalRequest, TermAdvice
     from movlr_jax.models import ModelAdapter
     from movlr_jax.rewards.function import RewardFunction
@@ -45,6 +51,9 @@ __all__ = [
     "EpisodeRecord",
     "Evaluation",
     "ModelAdapter",
+    "MuscleLaw",
+    "OptimizerSettings",
+    "PlanningRule",
     "Preference",
     "ProposalRequest",
     "RewardFunction",
@@ -61,12 +70,16 @@ __all__ = [
     "open_run",
     "register_critic",
     "register_judge",
+    "register_law",
     "register_method",
     "register_model",
     "register_optimizer",
     "register_proposer",
+    "register_rule",
     "register_task",
     "run_search",
+    "service",
+    "setting",
     "simple_task",
 ]
 
@@ -76,6 +89,9 @@ _LATER = {  # name -> module, imported at first use
     ),
     "EpisodeRecord": "storage.trajectory",
     "ModelAdapter": "models",
+    "MuscleLaw": "control.muscle_controllers",
+    "OptimizerSettings": "control.settings",
+    "PlanningRule": "control.mpc.rules",
     "RewardFunction": "rewards.function",
     "Task": "tasks",
     "simple_task": "tasks",

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     import pandas
 
     from movlr_jax.config.schema import Config
-    from movlr_jax.control.base import Optimizer
+    from movlr_jax.control.mpc.rules import PlanningRule
+    from movlr_jax.control.muscle_controllers import MuscleLaw
+    from movlr_jax.control.settings import OptimizerSettings
     from movlr_jax.language.base import Critic, Judge, Proposer
     from movlr_jax.models import ModelAdapter
     from movlr_jax.records import Claim, Evaluation
@@ -443,7 +445,9 @@ def run_search(
             `instruction="..."` on `model="..."` alone.
         *settings: Settings as on the command line, as "optimizer.mppi.samples=8".
         resume: Run directory of a search to continue.
-        **more: Settings by keyword, as `candidates=4`, `generations=3`, `method="eureka"`, `run_dir="results"`.
+        **more: Settings by keyword, as `candidates=4`, `generations=3`, `method="eureka"`, `run_dir="results"`. Parts
+            may be objects: `judge=MyJudge(strict=2)`, `critic`, `proposer`, `planner=Mppi(samples=8)`,
+            `muscle=Torque(kp=2.0)`, `optimizer=MyOptimizer()`.
 
     Returns:
         The run. It is unfinished after Ctrl-C or a spent budget; `run_search(resume=run.root)` continues it.
@@ -508,48 +512,51 @@ def register_model(adapter: ModelAdapter, *, replace: bool = False) -> None:
     MODELS.register(adapter.name, adapter, replace=replace)
 
 
-def register_proposer(name: str, make: Callable[[], Proposer], *, replace: bool = False) -> None:
-    """Make `proposer=NAME` write the programs of a search. `make` is a class or function without arguments."""
+def register_proposer(
+    name: str, make: type[Proposer] | Callable[[], Proposer], *, replace: bool = False
+) -> None:
+    """Make `proposer=NAME` write the programs of a search. `make` is a class of its settings (`setting`), or
+    a function without arguments."""
     from movlr_jax.language.registry import PROPOSERS
 
     PROPOSERS.register(name, make, replace=replace)
 
 
-def register_judge(name: str, make: Callable[[], Judge], *, replace: bool = False) -> None:
-    """Make `judge=NAME` compare the motions of a search. `make` is a class or function without arguments."""
+def register_judge(name: str, make: type[Judge] | Callable[[], Judge], *, replace: bool = False) -> None:
+    """Make `judge=NAME` compare the motions of a search. `make` is a class of its settings (`setting`), or
+    a function without arguments."""
     from movlr_jax.language.registry import JUDGES
 
     JUDGES.register(name, make, replace=replace)
 
 
-def register_critic(name: str, make: Callable[[], Critic], *, replace: bool = False) -> None:
-    """Make `critic=NAME` criticise the best motion. `make` is a class or function without arguments."""
+def register_critic(name: str, make: type[Critic] | Callable[[], Critic], *, replace: bool = False) -> None:
+    """Make `critic=NAME` criticise the best motion. `make` is a class of its settings (`setting`), or
+    a function without arguments."""
     from movlr_jax.language.registry import CRITICS
 
     CRITICS.register(name, make, replace=replace)
 
 
-def register_optimizer(
-    name: str,
-    build: Callable[..., Optimizer],
-    *,
-    trains: bool = False,
-    replace: bool = False,
-    **options: Any,
-) -> None:
-    """Make `optimizer=NAME` seek control.
+def register_optimizer(name: str, kind: type[OptimizerSettings], *, replace: bool = False) -> None:
+    """Make `optimizer=NAME` seek control. `kind` is a class of its settings with the method `build`."""
+    from movlr_jax.control.settings import OPTIMIZERS
 
-    Args:
-        name: Its name.
-        build: `build(config, task, physics, say) -> Optimizer`: an OptimizerConfig, a Task, the name of the physics
-            (native, mjx, warp, auto), and a function that shows a sentence to the user.
-        trains: Whether it trains policies.
-        replace: Replace an optimiser of this name.
-        **options: Its own settings with their defaults: `optimizer.options.KEY=VALUE` sets `config.options[KEY]`.
-    """
-    from movlr_jax.control.build import OPTIMIZERS, OptimizerEntry
+    OPTIMIZERS.register(name, kind, replace=replace)
 
-    OPTIMIZERS.register(name, OptimizerEntry(build, trains=trains, options=options), replace=replace)
+
+def register_rule(name: str, kind: type[PlanningRule], *, replace: bool = False) -> None:
+    """Make `optimizer.mppi.rule=NAME` plan. `kind` is a class of its settings with the method `update`."""
+    from movlr_jax.control.mpc.rules import RULES
+
+    RULES.register(name, kind, replace=replace)
+
+
+def register_law(name: str, kind: type[MuscleLaw], *, replace: bool = False) -> None:
+    """Make `optimizer.muscle.law=NAME` control muscles. `kind` is a class of its settings with the method `force`."""
+    from movlr_jax.control.muscle_controllers import LAWS
+
+    LAWS.register(name, kind, replace=replace)
 
 
 def register_method(
@@ -563,14 +570,15 @@ def register_method(
         settings: Settings of the search that come with it, as {"candidates": 16}.
         **fields: Fields of `movlr_jax.config.methods.Method`, as feedback="reflection", judge="score".
     """
-    from movlr_jax.config.methods import METHODS, Method, Recipe, check_method
+    from movlr_jax._util.parts import check_ranges
+    from movlr_jax.config.methods import METHODS, Method, MethodEntry
 
     try:
         method = Method(name, **fields)
     except TypeError as error:
         raise UserError(f"the method {name!r} cannot be made: {error}") from None
-    check_method(method)
-    METHODS.register(name, Recipe(method, settings or {}), replace=replace)
+    check_ranges(method, "method")
+    METHODS.register(name, MethodEntry(method, settings or {}), replace=replace)
 
 
 # What they share.
@@ -586,6 +594,7 @@ def _configured(
     from dataclasses import replace
 
     from movlr_jax.config.compose import SHORTHANDS, compose
+    from movlr_jax.config.objects import separated, with_parts
     from movlr_jax.config.overrides import overrides_of, task_override
     from movlr_jax.config.schema import TaskConfig
     from movlr_jax.engine.tasks import adapted, task_of
@@ -601,7 +610,8 @@ def _configured(
         raise UserError(
             f"{task!r} is not a task; give one, its name, or the path of a Python file that defines one"
         )
-    overrides = [*settings, *overrides_of(more)]
+    words, parts = separated(more)
+    overrides = [*settings, *overrides_of(words)]
     names = [text.lstrip("+").partition("=")[0] for text in overrides]
     others = [n for n in names if n in ("model", "episode_s", *SHORTHANDS) or n.startswith("task.")]
     if task is None or isinstance(task, str | Path):
@@ -629,6 +639,7 @@ def _configured(
                 f"{ours[other[0]]}; give the task of that search"
             )
         config = replace(config, **ours)
+    config = with_parts(config, parts)
     prepare_physics(config.physics)
     return config, built and adapted(built, config)
 

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -371,7 +371,9 @@ def test_judge_of_three_lines_judges_and_is_gated(leg: mj.Task, monkeypatch: pyt
 
 def test_registered_parts_are_settings_like_any_other(leg: mj.Task, monkeypatch: pytest.MonkeyPatch):
     from movlr_jax.config.methods import METHODS
-    from movlr_jax.control.build import OPTIMIZERS
+    from movlr_jax.control.build import build_planner
+    from movlr_jax.control.optimizers import Mppi
+    from movlr_jax.control.settings import OPTIMIZERS
     from movlr_jax.language.registry import CRITICS, PROPOSERS
     from movlr_jax.tasks.registry import TASKS
 
@@ -413,22 +415,22 @@ def test_registered_parts_are_settings_like_any_other(leg: mj.Task, monkeypatch:
     assert [c.source for c in run.candidates] == [good] * 3
     assert "none that I know" in run.report.read_text()
 
-    built: list[dict] = []
+    built: list[int] = []
 
-    def build(config, task, physics, say):
-        built.append(dict(config.options))
-        from dataclasses import replace
+    @dataclass(frozen=True)
+    class Slow(mj.OptimizerSettings):
+        depth: int = mj.setting(3, "how deep")
 
-        from movlr_jax.control.build import build_planner
+        def build(self, task, physics, say):
+            built.append(self.depth)
+            planner = build_planner(Mppi(horizon_s=0.032), task, physics, say)
+            planner.notes = {"depth": self.depth}
+            return planner
 
-        planner = build_planner(replace(config, name="mppi", horizon_s=0.032), task, physics, say)
-        planner.notes = {"depth": config.options["depth"]}
-        return planner
-
-    mj.register_optimizer("slow", build, depth=3)
+    mj.register_optimizer("slow", Slow)
     mj.evaluate_reward("human", leg, optimizer="slow")
-    mj.evaluate_reward("human", leg, "optimizer.options.depth=5", optimizer="slow")
-    assert built == [{"depth": 3}, {"depth": 5}]
+    mj.evaluate_reward("human", leg, "optimizer.depth=5", optimizer="slow")
+    assert built == [3, 5]
     run = mj.run_search(leg, **small(optimizer="slow"))
     with Archive.open(run.root, write=False) as archive:
         assert archive.get("run")["backends"]["optimizer"] == "slow: depth 3"

@@ -18,7 +18,7 @@ from moving import episode_of
 from nbclient import NotebookClient
 
 import movlr_jax as mj
-from movlr_jax.control.build import OPTIMIZERS
+from movlr_jax.control.settings import OPTIMIZERS
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
@@ -60,9 +60,7 @@ def test_the_optimiser_of_the_example_optimises(tmp_path: Path, monkeypatch: pyt
     task = mj.load_task(SUPPORT / "tiny_task.py", episode_s=0.4)
     given: dict[str, Any] = {"optimizer": "cem", "run_dir": tmp_path}
     poor, good = (
-        mj.evaluate_reward("human", task, f"optimizer.options.rounds={n}", **given).terms["foot_distance"][
-            "mean"
-        ]
+        mj.evaluate_reward("human", task, f"optimizer.rounds={n}", **given).terms["foot_distance"]["mean"]
         for n in (1, 12)
     )
     assert good > poor + 0.003  # m, in the mean over the episode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from movlr_jax.errors import UserError, unknown_name
 
@@ -18,11 +18,12 @@ class Registry(MutableMapping[str, T], Generic[T]):
         kind: What an entry is, in one word, for messages: task, model, judge ...
         group: The entry point group in which other packages name their entries, as `movlr_jax.judges`. Such an entry
             point is loaded when it is first looked up.
+        entries: Those of this package; a string says where one is, as `module:name`, if it is to be loaded later.
     """
 
-    def __init__(self, kind: str, group: str, entries: Mapping[str, T] | None = None):
+    def __init__(self, kind: str, group: str, entries: Mapping[str, T | str] | None = None):
         self.kind, self.group = kind, group
-        self._entries: dict[str, T] = dict(entries or {})
+        self._entries: dict[str, Any] = dict(entries or {})
         self.packaged = frozenset(self._entries)  # names of the entries that this package brings
 
     def register(self, name: str, entry: T, *, replace: bool = False) -> T:
@@ -54,7 +55,10 @@ class Registry(MutableMapping[str, T], Generic[T]):
                 raise UserError(
                     f"the {self.kind} {name!r} of the entry point {point.value} cannot be loaded: {error}"
                 ) from error
-        return self._entries[name]
+        entry = self._entries[name]
+        if isinstance(entry, str):  # where it is, as module:name
+            self._entries[name] = entry = EntryPoint(name, entry, self.group).load()
+        return entry
 
     def __setitem__(self, name: str, entry: T) -> None:
         self._entries[name] = entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import itertools
@@ -9,13 +10,14 @@ import math
 import operator
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 import yaml
 
 from movlr_jax.errors import UserError, shortened, unknown_name
 
+T = TypeVar("T")
 _WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 
 
@@ -58,18 +60,65 @@ def read_yaml(text: str) -> Any:
 def from_mapping(kind: type, values: Any, where: str = "") -> Any:
     """Build a frozen dataclass from nested mappings. `where` is the dotted name of the group, empty at the top.
 
+    A field with the metadata `parts` is read by that registry (`_util.parts`). A field with the metadata `flat` is a
+    group whose settings have no dotted name of their own.
+
     Raises UserError for unknown names, missing ones and wrong types.
     """
-    fields = dataclasses.fields(kind)
-    _check_names(values, [f.name for f in fields], where)
-    hints, built = get_type_hints(kind), {}
+    fields, hints, built = dataclasses.fields(kind), get_type_hints(kind), {}
+    members = {
+        f.name: [m.name for m in dataclasses.fields(hints[f.name])] for f in fields if f.metadata.get("flat")
+    }
+    own = [f.name for f in fields if f.name not in members and not f.metadata.get("service")]
+    _check_names(values, [*own, *itertools.chain(*members.values())], where)
     for f in fields:
         name = _dotted(where, f.name)
-        if f.name in values:
+        if f.name in members:
+            inside = {member: values[member] for member in members[f.name] if member in values}
+            built[f.name] = from_mapping(hints[f.name], inside, where)
+        elif f.name in values and "parts" in f.metadata:
+            built[f.name] = f.metadata["parts"].read(values[f.name], name)
+        elif f.name in values:
             built[f.name] = typed(hints[f.name], values[f.name], name)
         elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise UserError(f"{name} is not set; give {name}=...")
     return kind(**built)
+
+
+def group_of(kind: type) -> Any:
+    """Return a field for a group of settings, a dataclass `kind`, whose names are those of the group around it."""
+    return dataclasses.field(default_factory=kind, metadata={"flat": True})
+
+
+def plain(settings: Any) -> dict[str, Any]:
+    """Return settings as nested mappings, from which `from_mapping` builds them again."""
+    found: dict[str, Any] = {}
+    for f in dataclasses.fields(settings):
+        value = getattr(settings, f.name)
+        if f.metadata.get("service") or not f.init:
+            continue
+        if "parts" in f.metadata:
+            found[f.name] = f.metadata["parts"].record(value)
+        elif f.metadata.get("flat"):
+            found |= plain(value)
+        elif dataclasses.is_dataclass(value):
+            found[f.name] = plain(value)
+        else:
+            found[f.name] = list(value) if isinstance(value, tuple) else copy.deepcopy(value)
+    return found
+
+
+def changed(settings: T, **values: Any) -> T:
+    """Return settings with other values; names may be those of a group that has no dotted name of its own."""
+    own = {f.name: f for f in dataclasses.fields(settings)}  # pyright: ignore[reportArgumentType]
+    for f in own.values():
+        if f.metadata.get("flat"):
+            inside = {m.name for m in dataclasses.fields(getattr(settings, f.name))} & values.keys()
+            if inside:
+                values[f.name] = changed(
+                    getattr(settings, f.name), **{name: values.pop(name) for name in inside}
+                )
+    return dataclasses.replace(settings, **values)  # pyright: ignore[reportArgumentType]
 
 
 def flat(values: Any, prefix: str = "") -> dict[str, Any]:

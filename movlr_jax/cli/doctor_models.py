@@ -120,7 +120,7 @@ def judge_pair(
     client: ModelClient, archive: Archive, model: Any, task: Task, pair: KnownPair
 ) -> list[tuple[str, Preference]]:
     """Return (expected winner, preference) for both orders; in the second order the good motion is shown last."""
-    from movlr_jax.language.judges.vlm import ModelJudge
+    from movlr_jax.language.judge import ModelJudge
     from movlr_jax.language.media import MotionMedia
 
     generation = len(archive.events("pair"))

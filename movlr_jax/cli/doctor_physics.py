@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from movlr_jax.control.build import build_optimizer
-from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.planner import Planner
+from movlr_jax.control.optimizers import Mpc2
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
 from movlr_jax.physics.mjx import MjxPhysics
@@ -23,7 +23,7 @@ from movlr_jax.tasks import Task, build_task, simple_task
 
 # tasks in whose scenes plans are simulated and contacts are counted
 _SCENES = ("flat_walk", "bottle_pour", "ostrich_walk")
-_STEP = OptimizerConfig.plan_dt  # s
+_STEP = Mpc2.plan_dt  # s
 _FINE, _STEPS = 0.001, (0.004, _STEP)  # s, the time step that others are compared with, and these
 _HELD_S = 0.32  # s, how long the start posture is held
 _CLOSE_DEG = 5.0  # a smaller difference does no harm
@@ -67,7 +67,7 @@ def held(task: Task, step: float) -> np.ndarray:
 
     step: s, time step of the physics.
     """
-    config = replace(OptimizerConfig(), plan_dt=step, sim_dt=_FINE)
+    config = replace(Mpc2(), plan_dt=step, sim_dt=_FINE)
     planner = build_optimizer(config, task, "native")
     assert isinstance(planner, Planner)
     start = planner.sim_physics.start(*task.start(np.random.default_rng(0), 1))

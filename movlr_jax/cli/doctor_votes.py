@@ -20,7 +20,7 @@ from movlr_jax.evolution.calibration import (
     judged_pairs,
     recorded_verdicts,
 )
-from movlr_jax.language.judges.metrics import MetricsJudge
+from movlr_jax.evolution.scripted.metrics import MetricsJudge
 from movlr_jax.report.data import Run, read_run
 from movlr_jax.storage.archive import Archive
 from movlr_jax.voting.votes import PROVIDER, agreement, votes_of

@@ -23,6 +23,7 @@ import yaml
 
 from movlr_jax._util.progress import interruptible
 from movlr_jax._util.resources import resource_dir
+from movlr_jax._util.settings import plain
 from movlr_jax.cli import outcome
 from movlr_jax.config.compose import compose, compose_all, hydra_at_conf, hydra_sentence, search_path
 from movlr_jax.config.defaults import store_defaults
@@ -197,7 +198,7 @@ def _end(folder: Path, count: int | None, status: int) -> int:
 
 def _print_settings(config: Any, package: str | None) -> None:
     """Print all settings of a job as YAML, or those of `package` (dotted). Raises UserError."""
-    values, done = dataclasses.asdict(config), ""
+    values, done = plain(config), ""
     for name in (package or "").split(".") if package else []:
         if not isinstance(values, dict) or name not in values:
             near = [f"{done}{known}" for known in values] if isinstance(values, dict) else []

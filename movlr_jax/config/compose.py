@@ -10,20 +10,20 @@ from typing import Any
 
 from movlr_jax._util.resources import resource_dir
 from movlr_jax._util.settings import flat, from_mapping
-from movlr_jax.config.defaults import store_defaults
+from movlr_jax.config.defaults import ROLES, store_defaults
 from movlr_jax.config.methods import METHODS
 from movlr_jax.config.overrides import first_line, for_hydra, name_of, quoted, unquoted
 from movlr_jax.config.recorded import recorded
 from movlr_jax.config.schema import AUTO_SAMPLES, WORKERS, Config, check
-from movlr_jax.control.build import OPTIMIZERS
 from movlr_jax.control.ppo.config import REFERENCE
+from movlr_jax.control.settings import OPTIMIZERS
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.tasks.instruction import absolute_model
 from movlr_jax.tasks.reference import PEOPLE, STEPS
 from movlr_jax.tasks.registry import DESCRIBED_TASK, FILE_TASK, TASKS
 from movlr_jax.tracking.base import TRACKERS
 
-GROUPS = ("task", "optimizer", "method", "llm", "vlm", "workers", "tracker")
+GROUPS = ("task", "optimizer", "method", "llm", "vlm", *ROLES, "workers", "tracker")
 SHORTHANDS = ("env", "file")  # top-level shorthands for settings of a task; composing copies them there
 
 
@@ -244,6 +244,7 @@ def options(group: str) -> list[str]:
         "task": TASKS,
         "method": METHODS,
         "optimizer": OPTIMIZERS,
+        **ROLES,
         "workers": WORKERS,
         "tracker": TRACKERS,
     }.get(group, ())

@@ -12,19 +12,26 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
+from movlr_jax._util.parts import settings_of
 from movlr_jax._util.resources import resource_dir
 from movlr_jax._util.settings import default_settings
 from movlr_jax.config.methods import METHODS, Method
 from movlr_jax.config.schema import WORKERS, Config, WorkersConfig
-from movlr_jax.control.build import OPTIMIZERS
-from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.control.mpc.rules import RULES
+from movlr_jax.control.muscle_controllers import LAWS
+from movlr_jax.control.settings import OPTIMIZERS
 from movlr_jax.language import settings as language
+from movlr_jax.language.registry import CRITICS, JUDGES, PROPOSERS
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.tasks.registry import TASKS
 from movlr_jax.tracking.base import TRACKERS, TrackerConfig
 
 # fields of Config that are groups of their own, or that users do not set
-ELSEWHERE = ("task", "model", "episode_s", "optimizer", "llm", "vlm", "workers", "tracker", "tuned_settings")
+ROLES = {"proposer": PROPOSERS, "judge": JUDGES, "critic": CRITICS}
+ELSEWHERE = (
+    *("task", "model", "episode_s", "optimizer", "llm", "vlm", "workers", "tracker", "tuned_settings"),
+    *ROLES,
+)
 CHOICES = {  # groups whose options differ in their name alone
     "workers": (WorkersConfig, WORKERS),
     "tracker": (TrackerConfig, TRACKERS),
@@ -35,19 +42,18 @@ _stored: list[tuple[str, Any]] = []  # the registries' entries when the nodes we
 
 def store_defaults() -> None:
     """Store a node for the root and one for each option of each group in Hydra's config store."""
-    entries = [*OPTIMIZERS.items(), *METHODS.items(), *TASKS.items()]
+    registries = (OPTIMIZERS, METHODS, TASKS, RULES, LAWS, *ROLES.values())
+    entries = [entry for registry in registries for entry in registry.items()]
     if entries == _stored:
         return
     _stored[:] = entries
     store = ConfigStore.instance().store
     root = {name: value for name, value in _defaults(Config).items() if name not in ELSEWHERE}
     store(name="schema", node=root | {"method": _plain(Method())})
-    planners = _plain(OptimizerConfig())
-    for name, entry in OPTIMIZERS.items():
-        node = {"name": name, **_only(planners, entry.settings)}
-        if "options" in node:
-            node["options"] = _plain(entry.options)
-        store(group="optimizer", name=_option("optimizer", name), node=node)
+    for group, registry in {"optimizer": OPTIMIZERS, **ROLES}.items():
+        for name, kind in registry.items():
+            node = {"name": name, **(_defaults(kind) if settings_of(kind) else {})}
+            store(group=group, name=_option(group, name), node=node)
     for role, backends in language.SETTINGS.items():
         for name, settings in backends.items():
             node = {"name": name, **_only(_plain(ModelConfig(name)), settings)}
@@ -72,9 +78,17 @@ def _option(group: str, name: str) -> str:
 def _defaults(kind: type) -> dict[str, Any]:
     """Return the fields of a dataclass that have a default, with the defaults."""
     found = {}
-    for field in dataclasses.fields(kind):
-        if field.default is not dataclasses.MISSING:
+    for field in settings_of(kind):
+        if field.metadata.get("flat"):
+            found |= _defaults(field.default_factory)  # pyright: ignore[reportArgumentType]
+        elif "parts" in field.metadata:
+            make = field.default_factory
+            default = field.default if make is dataclasses.MISSING else make()
+            found[field.name] = field.metadata["parts"].node(default)
+        elif field.default is not dataclasses.MISSING:
             found[field.name] = _plain(field.default)
+        elif dataclasses.is_dataclass(field.default_factory):
+            found[field.name] = _defaults(field.default_factory)  # pyright: ignore[reportArgumentType]
         elif field.default_factory is not dataclasses.MISSING:
             found[field.name] = _plain(field.default_factory())
     return found

@@ -8,9 +8,9 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
+from movlr_jax._util.parts import settings_of
 from movlr_jax.config.compose import compose, options
 from movlr_jax.config.defaults import ELSEWHERE
-from movlr_jax.control.build import OPTIMIZERS
 
 _GROUPS = (
     ("Tasks (+task=NAME, +task=FILE.py for your own, or model=... and instruction=... without one)", "task"),
@@ -18,6 +18,9 @@ _GROUPS = (
     ("Methods (method=NAME)", "method"),
     ("Language models, which write programs (llm=NAME)", "llm"),
     ("Vision-language models, which compare and criticise (vlm=NAME)", "vlm"),
+    ("Proposers (proposer=NAME; auto: from llm and method)", "proposer"),
+    ("Judges (judge=NAME; auto: from vlm and method)", "judge"),
+    ("Critics (critic=NAME; auto: from vlm and method)", "critic"),
 )
 
 
@@ -35,23 +38,33 @@ def help_text() -> str:
             "method:",
             *_lines(config.method, vars(config.method), "  "),
             f"optimizer ({config.optimizer.name}; other optimizers have other defaults):",
-            *_lines(config.optimizer, OPTIMIZERS[config.optimizer.name].settings, "  "),
+            *_lines(config.optimizer, vars(config.optimizer), "  "),
         )
     )
 
 
 def _lines(values: Any, names: Iterable[str], indent: str = "") -> list[str]:
-    """Return one line per setting: name, value and the comment in the source."""
-    about, lines = comments(type(values)), []
+    """Return one line per setting: name, value, and what the setting is or the comment in the source."""
+    commented, fields, lines = comments(type(values)), {f.name: f for f in dataclasses.fields(values)}, []
     for name in names:
-        value = getattr(values, name)
-        if dataclasses.is_dataclass(value):
+        value, metadata = getattr(values, name), fields[name].metadata
+        registry, group = metadata.get("parts"), dataclasses.is_dataclass(value)
+        if metadata.get("flat"):
+            lines += _lines(value, vars(value), indent)
+        elif registry and (own := settings_of(type(value))):
+            chosen = _line(f"{indent}  {registry.tag}", registry.name_of(value), ", ".join(registry))
+            lines += [f"{indent}{name}:", chosen, *_lines(value, [f.name for f in own], f"{indent}  ")]
+        elif group and not registry and "about" not in metadata:
             lines += [f"{indent}{name}:", *_lines(value, vars(value), f"{indent}  ")]
-            continue
-        text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-        shown = f"{indent}{name}: {text}"
-        lines.append(f"{shown:<28} # {about[name]}" if name in about else shown)
+        else:
+            shown = registry.name_of(value) if registry else "..." if group else value
+            lines.append(_line(f"{indent}{name}", shown, metadata.get("about") or commented.get(name, "")))
     return lines
+
+
+def _line(name: str, value: Any, about: str) -> str:
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return f"{f'{name}: {text}':<28} # {about}" if about else f"{name}: {text}"
 
 
 def comments(kind: type) -> dict[str, str]:

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from movlr_jax._util.parts import check_ranges, part
 from movlr_jax._util.settings import above_0, at_least, flat, from_mapping, no_secrets, one_of
-from movlr_jax.config.methods import RANKINGS, Method, calls_needed, check_method
-from movlr_jax.control.config import OptimizerConfig, check_optimizer
+from movlr_jax.config.methods import Method
+from movlr_jax.config.ranking import RANKINGS, calls_needed
+from movlr_jax.control.mpc.rules import RULES
+from movlr_jax.control.settings import OPTIMIZERS, OptimizerSettings, PlanningSettings, PpoSettings
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.language.registry import AUTO, CRITICS, JUDGES, PROPOSERS
+from movlr_jax.language.registry import CRITICS, JUDGES, PROPOSERS, Auto
 from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
 from movlr_jax.physics.choose import PHYSICS
 from movlr_jax.tasks.base import check_episode
@@ -28,7 +31,11 @@ _REMOVED: Mapping[str, Any] = {
     "inner_weights": 0,
     "optimizer.race": False,
     "optimizer.value.use": False,
+    "optimizer.ppo.curriculum": False,
+    "optimizer.pd.about": "start",
+    "optimizer.pd.feed_forward": False,
 }
+_REMOVED_IN_GROUPS = ("race", "value", "curriculum", "about", "feed_forward")
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class Config:
     task: TaskConfig
     model: str  # name of a model, or the path of an MJCF file
     episode_s: float | None  # s, length of an evaluation episode; None: from the file of the task
-    optimizer: OptimizerConfig
+    optimizer: OptimizerSettings = part(OPTIMIZERS, "mpc2")
     candidates: int = 4  # K, programs per generation
     generations: int = 3  # N
     # trials (start state, noise and training seed) of the better half of a generation's programs, the others get half
@@ -93,9 +100,13 @@ class Config:
     method: Method = field(default_factory=Method)
     llm: ModelConfig = field(default_factory=lambda: ModelConfig("scripted"))
     vlm: ModelConfig = field(default_factory=lambda: ModelConfig("metrics"))
-    proposer: str = "auto"  # writes programs; auto: from llm and method, else a registered proposer
-    judge: str = "auto"  # compares films; auto: from vlm and method, else a registered judge
-    critic: str = "auto"  # criticises the best; auto: from vlm and method, else a registered critic
+    proposer: Any = part(
+        PROPOSERS, Auto()
+    )  # writes programs; auto: from llm and method, else a registered proposer
+    judge: Any = part(JUDGES, Auto())  # compares films; auto: from vlm and method, else a registered judge
+    critic: Any = part(
+        CRITICS, Auto()
+    )  # criticises the best; auto: from vlm and method, else a registered critic
     ranking: str = "active"  # active, round_robin, knockout, paper
     # maximum judge calls per generation with ranking=active; null: 4 per program
     comparisons: int | None = None
@@ -119,7 +130,7 @@ class Config:
 def check(config: Config) -> Config:
     """Check ranges and choices that types do not express. Return `config`. Raises UserError."""
     o = config.optimizer
-    check_optimizer(o)
+    check_ranges(config)
     at_least(1, config, "", "candidates", "generations", "trials")
     if config.episode_s is not None:
         check_episode(config.episode_s, o.ctrl_dt)
@@ -139,14 +150,11 @@ def check(config: Config) -> Config:
     ):
         if value not in known:
             raise UserError(unknown_name(name, value, known))
-    for name, value, registry in (
-        ("proposer", config.proposer, PROPOSERS),
-        ("judge", config.judge, JUDGES),
-        ("critic", config.critic, CRITICS),
+    if (
+        isinstance(o, PlanningSettings | PpoSettings)
+        and o.warp_graph != "auto"
+        and config.physics in ("native", "mjx")
     ):
-        if value != AUTO and value not in registry:
-            raise UserError(unknown_name(name, value, [AUTO, *registry]))
-    if o.warp_graph != "auto" and config.physics in ("native", "mjx"):
         raise UserError(
             f"optimizer.warp_graph={o.warp_graph} has no effect with physics={config.physics}; add physics=warp or "
             "leave it out"
@@ -158,7 +166,6 @@ def check(config: Config) -> Config:
     at_least(0, config.workers, "workers.", "gpus")
     check_model(config.llm, "llm", WRITERS)
     check_model(config.vlm, "vlm", WATCHERS)
-    check_method(config.method)
     if config.method.start == "human" and (config.candidates, config.generations) != (1, 1):
         raise UserError(
             f"method={config.method.name} evaluates one program once; leave candidates and generations at 1"
@@ -178,10 +185,28 @@ def recorded_config(values: Any) -> Config:
     if isinstance(values, Mapping):
         check_removed(flat(values))
         values = {name: value for name, value in values.items() if name not in _REMOVED}
-        if isinstance(values.get("optimizer"), Mapping):
-            kept = {n: v for n, v in values["optimizer"].items() if n not in ("race", "value")}
-            values["optimizer"] = kept
+        values |= {name: _present(values[name]) for name in ("optimizer", "method") if name in values}
     return check(from_mapping(Config, values))
+
+
+def _present(group: Any) -> Any:
+    """Return a recorded group without removed settings, and with the present names of others."""
+    if not isinstance(group, Mapping):
+        return group
+    kept = {str(n): _present(v) for n, v in group.items() if n not in _REMOVED_IN_GROUPS}
+    if isinstance(options := kept.pop("options", None), Mapping):  # of an optimiser of one's own
+        kept |= options
+    if "full" in kept:
+        kept["final_training"] = kept.pop("full")
+    return kept
+
+
+def with_present_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded settings, by dotted name, with the present names of parts that have been renamed."""
+    found = dict(recorded)
+    if isinstance(rule := found.get("optimizer.mppi.rule"), str):
+        found["optimizer.mppi.rule"] = RULES.present(rule)
+    return found
 
 
 def check_removed(recorded: Mapping[str, Any]) -> None:

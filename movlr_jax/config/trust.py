@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax._util.resources import resource_dir
+from movlr_jax._util.settings import flat
 from movlr_jax.config.schema import Config
-from movlr_jax.control.build import OPTIMIZERS
-from movlr_jax.control.ppo.config import REFERENCE, policy_path
+from movlr_jax.control.mpc.rules import RULES
+from movlr_jax.control.muscle_controllers import LAWS
+from movlr_jax.control.ppo.config import policy_path
+from movlr_jax.control.settings import OPTIMIZERS, Mpc2Settings, PlanningSettings, PpoSettings
 from movlr_jax.errors import UserError, printable
-from movlr_jax.language.registry import AUTO, CRITICS, JUDGES, PROPOSERS
+from movlr_jax.language.registry import CRITICS, JUDGES, PROPOSERS
 from movlr_jax.language.settings import EMBEDDED, ModelConfig
 from movlr_jax.models.from_path import is_path
 from movlr_jax.storage import begun
@@ -63,7 +66,7 @@ def acts(config: Config) -> dict[str, Any]:
         found |= {CONTENT: file["sha256"]} if file else {}
         found |= {"task.name": config.task.name} if config.task.name != FILE_TASK else {}
         found |= {f"task.settings.{name}": value for name, value in config.task.settings.items()}
-    o, p = config.optimizer, config.optimizer.ppo
+    o = config.optimizer
     if config.sandbox != "confined":
         found["sandbox"] = config.sandbox
     for role in ("llm", "vlm"):
@@ -78,14 +81,19 @@ def acts(config: Config) -> dict[str, Any]:
         found["model"] = config.model
     if config.reference not in (None, PEOPLE, STEPS):
         found["reference"] = config.reference
-    policies = {"ppo.init": p.init, "ppo.teacher": p.teacher, "prior.policy": o.prior.policy}
-    found |= {f"optimizer.{name}": value for name, value in policies.items() if not _packaged(value)}
-    found |= {"optimizer.ppo.motions": list(p.motions)} if p.motions else {}
-    if o.name not in OPTIMIZERS.packaged:
-        found |= {"optimizer.name": o.name, "optimizer.options": dict(o.options)}
-    for role, registry in (("proposer", PROPOSERS), ("judge", JUDGES), ("critic", CRITICS)):
-        if (chosen := getattr(config, role)) not in (AUTO, *registry.packaged):
-            found[role] = chosen
+    for name, files in o.files().items():
+        if not all(map(_packaged, [files] if isinstance(files, str) else files)):
+            found[f"optimizer.{name}"] = files if isinstance(files, str) else list(files)
+    parts = {"optimizer": (OPTIMIZERS, o)}
+    parts |= {"optimizer.mppi": (RULES, o.mppi)} if isinstance(o, PlanningSettings) else {}
+    parts |= {"optimizer.muscle": (LAWS, o.muscle)} if isinstance(o, Mpc2Settings | PpoSettings) else {}
+    parts |= {"proposer": (PROPOSERS, config.proposer), "judge": (JUDGES, config.judge)}
+    parts["critic"] = CRITICS, config.critic
+    for group, (registry, made) in parts.items():
+        if registry.name_of(made) not in registry.packaged:  # code of another package, or of the user
+            record = registry.record(made)
+            flat_record = flat(record) if isinstance(record, dict) else {}
+            found |= {f"{group}.{name}": value for name, value in flat_record.items()} or {group: record}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -95,10 +103,10 @@ def _set(model: ModelConfig, name: str) -> bool:
 
 
 def _packaged(policy: str) -> bool:
-    """Return whether a policy is none, the recorded stride, or one that comes with the package."""
+    """Return whether a policy comes with the package."""
     folder = resource_dir("assets") / "policies"
     named = re.fullmatch(r"[\w-]+", policy) and policy_path(policy).parent == folder
-    return policy in ("", REFERENCE) or bool(named)
+    return bool(named)
 
 
 def obey(asked: Mapping[str, Any], folder: Path, done: str, trust: bool) -> None:

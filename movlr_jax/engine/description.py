@@ -11,13 +11,13 @@ from typing import Any
 import yaml
 
 from movlr_jax._util.machine import hardware, versions
-from movlr_jax._util.settings import flat
+from movlr_jax._util.settings import flat, plain
 from movlr_jax.config.schema import Config
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext
+from movlr_jax.evolution.scripted.proposer import ScriptedProposer
+from movlr_jax.evolution.scripted.terms import reading
 from movlr_jax.film.renderer import renderer
-from movlr_jax.language.proposers.scripted import ScriptedProposer
-from movlr_jax.language.proposers.terms import reading
 from movlr_jax.models.from_path import files_of
 from movlr_jax.tasks import Task
 
@@ -35,7 +35,7 @@ def describe(context: SearchContext) -> dict[str, Any]:
         "cameras": [camera.shows for camera in (*task.cameras, *task.more_cameras)],
         "seed": config.seed,
         "method": config.method.name,
-        "settings": flat(dataclasses.asdict(dataclasses.replace(config, tuned_settings={}))),
+        "settings": flat(plain(dataclasses.replace(config, tuned_settings={}))),
         "tuned_settings": dict(config.tuned_settings),
         "backends": {
             "physics": f"{context.optimizer.physics.name} for plans or training, native (C MuJoCo) for episodes",
@@ -82,7 +82,7 @@ def about_success(task: Task) -> str | None:
 
 def to_yaml(config: Config) -> str:
     """Return the text of a file from which the settings can be read again."""
-    return yaml.safe_dump(dataclasses.asdict(config), sort_keys=False)
+    return yaml.safe_dump(plain(config), sort_keys=False)
 
 
 def model_files(task: Task) -> list[Path]:

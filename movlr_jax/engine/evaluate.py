@@ -14,11 +14,12 @@ import numpy as np
 
 from movlr_jax._util.progress import Reporter
 from movlr_jax._util.quantities import summary
-from movlr_jax._util.settings import CONFIG_BYTES, read_yaml
+from movlr_jax._util.settings import CONFIG_BYTES, plain, read_yaml
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import began, task_file
 from movlr_jax.control.base import Optimizer
-from movlr_jax.control.build import acting, build_optimizer, scored_at_once, trains
+from movlr_jax.control.build import acting, build_optimizer, scored_at_once
+from movlr_jax.control.settings import PpoSettings
 from movlr_jax.engine.description import about_tuned, to_yaml
 from movlr_jax.engine.parts import films_here, sized
 from movlr_jax.engine.rewards import reward_source
@@ -67,8 +68,8 @@ class EvaluationSetup:
         relevant = dataclasses.replace(
             self.config, seed=seed, run_dir=None, films=False, preview=False, reward=""
         )
-        given = repr((relevant, task_file(relevant))).encode() + fingerprint(self.task)
-        given += "".join(relevant.optimizer.ppo.file_hashes()).encode()
+        given = repr((plain(relevant), task_file(relevant))).encode() + fingerprint(self.task)
+        given += "".join(relevant.optimizer.file_hashes()).encode()
         return hashlib.sha256(given).hexdigest()[:12]
 
 
@@ -119,7 +120,7 @@ def prepared(
     if not verdict.accepted:
         raise UserError(f"reward {origin}: {verdict.message}")
     notes = list(verdict.notes)
-    if trains(config.optimizer) and not config.optimizer.ppo.env_steps:
+    if isinstance(config.optimizer, PpoSettings) and not config.optimizer.ppo.env_steps:
         notes.append(
             f"nothing is trained (optimizer.ppo.env_steps=0): the policy {config.optimizer.ppo.init} runs unchanged "
             "and the reward only scores it; give optimizer.ppo.env_steps=1000000 to train it under this reward"

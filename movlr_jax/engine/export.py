@@ -15,6 +15,7 @@ from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import POLICY
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.ppo.foreign import not_a_policy
+from movlr_jax.control.settings import PpoSettings
 from movlr_jax.engine.episodes import EpisodeRequest
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError, needed, similar_files, unknown_name
@@ -66,6 +67,10 @@ def export_policy(config: Config, out: Path | None = None) -> Iterator[Path]:
     config: settings with which the policy `optimizer.ppo.init` runs, as of `settings_of_policy`. out: the file of the
     graph; None for one in the current folder with the name of the policy.
     """
+    if not isinstance(config.optimizer, PpoSettings):
+        raise UserError(
+            f"optimizer={config.optimizer.name} trains no policy; give optimizer=ppo or optimizer=dynsyn"
+        )
     out = out or Path(Path(config.optimizer.ppo.init).name).with_suffix(".onnx")
     if out.suffix != ".onnx":
         raise UserError(f"out={out}: a policy is written to one file, whose name ends in .onnx")

@@ -13,7 +13,6 @@ from movlr_jax._util.progress import Reporter
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import (
-    OPTIMIZERS,
     SAMPLES,
     acting,
     build_optimizer,
@@ -23,6 +22,7 @@ from movlr_jax.control.build import (
     with_samples,
 )
 from movlr_jax.control.mpc.autosize import chosen
+from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.engine.environment import prepare_environment
 from movlr_jax.engine.resume import keep_settings
 from movlr_jax.engine.tasks import task_of
@@ -30,7 +30,7 @@ from movlr_jax.errors import UserError, needed
 from movlr_jax.evolution.context import Clock, SearchContext
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.film import clip_of
-from movlr_jax.evolution.parts import build_parts
+from movlr_jax.evolution.roles import build_roles
 from movlr_jax.evolution.workers.base import ThisProcess, Workers
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Clip
@@ -64,7 +64,7 @@ def build_context(
         return clip_of(task, archive.read(f"{stem_of(e)}.npz"), Caption(""))
 
     films = films_here(config, reporter)
-    parts = build_parts(config, archive, candidate_clip, films, reporter.say)
+    roles = build_roles(config, archive, candidate_clip, films, reporter.say)
     probe = make_probe(task, optimizer.sim_physics, config.seed)
     tracker = open_tracker(config.tracker, archive.root)
     return SearchContext(
@@ -78,7 +78,7 @@ def build_context(
         films=films,
         tracker=tracker,
         workers=_workers(config, task, optimizer, reporter, make or partial(task_and_optimizer, config)),
-        **vars(parts),
+        **vars(roles),
     )
 
 
@@ -89,6 +89,7 @@ def resize(
 
     make: returns what builds parts in a worker.
     """
+    assert isinstance(context.config.optimizer, PlanningSettings)
     config = dataclasses.replace(context.config, optimizer=with_samples(context.config.optimizer, samples))
     if config != context.config:
         context.workers.close()
@@ -130,7 +131,7 @@ def sized(config: Config, task: Task, candidates: int, say: Callable[[str], obje
 
     candidates: how many share a batch. Raises UserError.
     """
-    if not chooses_samples(config):
+    if not isinstance(config.optimizer, PlanningSettings) or config.optimizer.mppi.samples:
         return config
     n = _samples_of(Path(config.resume)) if config.resume else None
     if n is None and choose(config.physics)[0] == "native":
@@ -144,8 +145,7 @@ def sized(config: Config, task: Task, candidates: int, say: Callable[[str], obje
 
 def chooses_samples(config: Config) -> bool:
     """Whether the number of samples per plan is not given."""
-    plans = "mppi" in OPTIMIZERS.get_or_raise(config.optimizer.name).settings
-    return plans and not config.optimizer.mppi.samples
+    return isinstance(config.optimizer, PlanningSettings) and not config.optimizer.mppi.samples
 
 
 def _samples_of(run: Path) -> int | None:

@@ -9,13 +9,11 @@ from typing import Any
 
 import yaml
 
-from movlr_jax._util.settings import flat, read_yaml
+from movlr_jax._util.settings import flat, plain, read_yaml
 from movlr_jax.config.recorded import RESETTABLE
-from movlr_jax.config.schema import Config, check_removed
+from movlr_jax.config.schema import Config, check_removed, with_present_names
 from movlr_jax.config.trust import EVENT, task_file
-from movlr_jax.control.build import (
-    trains,
-)
+from movlr_jax.control.settings import PpoSettings
 from movlr_jax.engine.description import digest, model_files
 from movlr_jax.errors import UserError, shortened
 from movlr_jax.storage.archive import SETTINGS, Archive
@@ -30,7 +28,7 @@ def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive
 
     recorded: what `describe` returned when the run began.
     """
-    ours = flat(dataclasses.asdict(config))
+    ours = flat(plain(config))
     free = ("run_dir", "resume", "reward", "bank", "trust", "tuned_settings", *RESETTABLE)
     now, begun = task_file(config), archive.get(EVENT)
     if now and begun and now["sha256"] == begun["sha256"]:  # the file may have moved
@@ -40,7 +38,7 @@ def same_search(config: Config, task: Task, recorded: Mapping[str, Any], archive
         ours.pop("model")
     given = {name: value for name, value in ours.items() if name.partition(".")[0] not in free}
     check_removed(recorded["settings"])
-    changed = changes(given, recorded["settings"])
+    changed = changes(given, with_present_names(recorded["settings"]))
     if changed:
         raise UserError(
             f"{archive.root} was created with other settings: {'; '.join(changed)}; "
@@ -75,14 +73,14 @@ def _json(value: Any) -> Any:
 def keep_settings(config: Config, archive: Archive) -> None:
     """Record settings of a run that changed since it began; the next resume and a recording take them from there."""
     if begun := archive.get("run"):
-        settings = flat(dataclasses.asdict(dataclasses.replace(config, tuned_settings={})))
-        kept = {**begun["settings"], **{name: settings[name] for name in _KEPT}}
+        settings = flat(plain(dataclasses.replace(config, tuned_settings={})))
+        kept = {**begun["settings"], **{name: settings[name] for name in _KEPT if name in settings}}
         if kept == begun["settings"]:
             return
         archive.record("run", {**begun, "settings": kept})
     recorded = dict(read_yaml(archive.read(SETTINGS).decode()))
     recorded |= {"generations": config.generations}
-    recorded["optimizer"] = dataclasses.asdict(config)["optimizer"]
+    recorded["optimizer"] = plain(config)["optimizer"]
     archive.put(SETTINGS, yaml.safe_dump(recorded, sort_keys=False).encode())
     if (ended := archive.get("finished")) and ended["generations"] < config.generations:
         archive.record("finished", {**ended, "interrupted": True})  # until it ends again
@@ -98,7 +96,7 @@ def check_before_building(config: Config) -> None:
                     f"{config.resume} was recorded by a version that ran each program once, so it cannot go on in "
                     "trials; its report and exports can be made, or start a new run"
                 )
-    if trains(config.optimizer) and config.optimizer.ppo.env_steps == 0:
+    if isinstance(config.optimizer, PpoSettings) and config.optimizer.ppo.env_steps == 0:
         raise UserError(
             "optimizer.ppo.env_steps=0 trains nothing, so every program would be evaluated with the same policy; "
             "set the control steps of each training, as in optimizer.ppo.env_steps=400000"

@@ -22,7 +22,7 @@ from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import began, task_file
 from movlr_jax.control.episode import episode_ends, episode_of
 from movlr_jax.control.ppo.config import motion_files
-from movlr_jax.control.ppo.trainer import Ppo
+from movlr_jax.control.ppo.trainer import PpoTrainer
 from movlr_jax.engine.description import digest, model_files, to_yaml
 from movlr_jax.engine.environment import prepare_environment
 from movlr_jax.engine.evaluate import EvaluationSetup, prepared
@@ -107,12 +107,15 @@ def _contents(config: Config, policy: Path | None) -> dict[str, str]:
 
     Raises UserError if one cannot be read.
     """
-    reward, ppo = Path(config.reward), config.optimizer.ppo
+    reward = Path(config.reward)
     files = {
         f"reward={reward}": [reward / "best.py" if reward.is_dir() else reward],
-        f"optimizer.ppo.init={ppo.init}": [Path(ppo.init)],
-        f"optimizer.ppo.teacher={ppo.teacher}": [Path(ppo.teacher)],
-        f"optimizer.ppo.motions={list(ppo.motions)}": motion_files(ppo.motions),
+        **{
+            f"optimizer.{name}={files if isinstance(files, str) else list(files)}": (
+                [Path(files)] if isinstance(files, str) else motion_files(files)
+            )
+            for name, files in config.optimizer.files().items()
+        },
         f"reference={config.reference}": [Path(config.reference or "")],
         f"model={config.model}": files_of(Path(config.model).expanduser()) if is_path(config.model) else [],
     }
@@ -162,8 +165,8 @@ def _run(config: Config, folder: Path, key: jax.Array, reporter: Reporter) -> No
         physics.close()
 
 
-def _trainer(setup: EvaluationSetup) -> Ppo:
-    if not isinstance(setup.optimizer, Ppo):
+def _trainer(setup: EvaluationSetup) -> PpoTrainer:
+    if not isinstance(setup.optimizer, PpoTrainer):
         raise UserError(
             f"optimizer={setup.config.optimizer.name} trains nothing; a recipe needs optimizer: ppo"
         )

@@ -20,7 +20,7 @@ from movlr_jax.config.compose import compose
 from movlr_jax.config.overrides import expand
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import trains
-from movlr_jax.control.ppo.trainer import Ppo
+from movlr_jax.control.ppo.trainer import PpoTrainer
 from movlr_jax.engine.environment import prepare_environment, prepare_physics
 from movlr_jax.engine.evaluate import EvaluationSetup, prepared, run_and_film
 from movlr_jax.engine.rewards import reward_source
@@ -198,7 +198,7 @@ def in_engine(setup: EvaluationSetup, engine: str, reporter: Reporter) -> Evalua
             f"engines={engine}: optimizer={optimizer.name} has no policy to run in another engine; give "
             "optimizer=ppo or optimizer=dynsyn"
         )
-    assert isinstance(optimizer, Ppo)
+    assert isinstance(optimizer, PpoTrainer)
     times = setup.config.optimizer
     task = replace(setup.task, model=optimizer.space.model)
     there = planning_physics(engine, task, sim_dt=times.sim_dt, ctrl_dt=times.ctrl_dt, say=reporter.say)

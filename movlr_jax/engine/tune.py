@@ -19,6 +19,7 @@ from movlr_jax.config.overrides import overrides_of
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import task_file
 from movlr_jax.control.build import acting, build_optimizer, close
+from movlr_jax.control.settings import known_settings
 from movlr_jax.engine.environment import prepare_environment
 from movlr_jax.engine.evaluate import prepared
 from movlr_jax.engine.space import OPTIMIZER, TASK, WEIGHTS, Range, read_space
@@ -126,7 +127,7 @@ def tune(plan: StudySettings) -> dict[str, Any]:
 def _defaults(config: Config, weights: Mapping[str, float], space: Mapping[str, Range]) -> dict[str, Any]:
     """Return the current values of all tuned settings, for the first trial. Raises UserError."""
     known = {f"{WEIGHTS}{name}": value for name, value in weights.items()}
-    known |= {f"{OPTIMIZER}{n}": v for n, v in flat(dataclasses.asdict(config.optimizer)).items()}
+    known |= {f"{OPTIMIZER}{n}": v for n, v in flat(known_settings(config.optimizer)).items()}
     known |= {f"{TASK}{name}": value for name, value in config.task.settings.items()}
     for name, allowed in space.items():
         if name not in known:

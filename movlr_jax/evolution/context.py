@@ -13,10 +13,10 @@ from movlr_jax.control.base import Optimizer
 from movlr_jax.evolution.journal import Journal
 from movlr_jax.evolution.pairwise import BOTH_ORDERS, Presentation
 from movlr_jax.evolution.ranking_progress import RankingProgress
+from movlr_jax.evolution.scripted.metrics import MetricsJudge
+from movlr_jax.evolution.scripted.proposer import ScriptedProposer
 from movlr_jax.evolution.workers.base import Workers
 from movlr_jax.language.base import Critic, Judge, Proposer
-from movlr_jax.language.judges.metrics import MetricsJudge
-from movlr_jax.language.proposers.scripted import ScriptedProposer
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from movlr_jax._util.quantities import summary
-from movlr_jax.control.build import build_optimizer, trains
+from movlr_jax.control.build import build_optimizer
+from movlr_jax.control.settings import PpoSettings
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.film import caption, clip_of, sheet_path, store, style_of
@@ -21,11 +22,11 @@ EVENT, STEM = "full", "full"  # event kind in run.db; stem of full.json, full.np
 
 def has_final_training(context: SearchContext) -> bool:
     """Whether the method has a final training and the optimizer trains a policy."""
-    return context.config.method.full > 1 and trains(context.config.optimizer)
+    return context.config.method.final_training > 1 and isinstance(context.config.optimizer, PpoSettings)
 
 
 def run_final_training(context: SearchContext, best: Evaluation) -> FinalTraining:
-    """Train `best` for `method.full` times the steps of a candidate. Return its metrics and curves.
+    """Train `best` for `method.final_training` times the steps of a candidate. Return its metrics and curves.
 
     The result is recorded once. Checkpoints are in the folder full/ of the run; a resumed run continues from them.
     """
@@ -34,10 +35,11 @@ def run_final_training(context: SearchContext, best: Evaluation) -> FinalTrainin
     files = [f"{STEM}.json", f"{STEM}.npz", *([film_path, sheet_path(film_path)] if context.films else [])]
     if recorded and recorded["name"] == best.name and not any(map(archive.lost, files)):
         return read(FinalTraining, recorded, generation=best.generation, candidate=best.candidate)
-    ppo = config.optimizer.ppo
-    longer = replace(ppo, env_steps=round(config.method.full * ppo.env_steps))
+    settings = config.optimizer
+    assert isinstance(settings, PpoSettings)
+    longer = replace(settings.ppo, env_steps=round(config.method.final_training * settings.ppo.env_steps))
     optimizer = build_optimizer(
-        replace(config.optimizer, ppo=longer), context.task, config.physics, context.reporter.say
+        replace(settings, ppo=longer), context.task, config.physics, context.reporter.say
     )
     verdict = vet_one(context, best.source)
     with context.reporter.stage(f"final training of {best.name}") as tick:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from movlr_jax.control.build import trains
+from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.optimise import simulated
 from movlr_jax.evolution.population import Trials
@@ -45,7 +46,7 @@ def look(context: SearchContext, plan: TrialPlan) -> None:
         ran, minutes = _stronger(context, programs, numbers, ran, rest) or (ran, minutes)
     context.journal.record_trials(0, ran, numbers)
     context.reporter.say(f"{plan.text()}; about {max(1, round(minutes))} more minutes, films not counted")
-    if not trains(context.config.optimizer):
+    if isinstance(context.config.optimizer, PlanningSettings):
         samples = context.config.optimizer.mppi.samples
         rows = (context.config.candidates + 1) * plan.first * samples
         context.reporter.say(
@@ -86,6 +87,7 @@ def _stronger(
     rest: how many such batches the search has before it.
     """
     assert context.resize
+    assert isinstance(context.config.optimizer, PlanningSettings)
     few = context.config.optimizer.mppi.samples
     many = _MORE * few
     context.resize(many, False)  # a look that is interrupted begins again

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from movlr_jax.config.methods import parent_of
 from movlr_jax.evolution.contest import contest, enter, nothing_runs
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.criticise import criticise, describe, in_a_line, satisfied
 from movlr_jax.evolution.film import film_candidates
 from movlr_jax.evolution.look import look
+from movlr_jax.evolution.parent import parent_of
 from movlr_jax.evolution.population import Population
 from movlr_jax.evolution.propose import Brief, propose
 from movlr_jax.evolution.rank import may_be_better, strongest_first

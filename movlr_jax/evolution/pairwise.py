@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from movlr_jax.config.methods import RANKINGS, calls_needed
+from movlr_jax.config.ranking import RANKINGS, calls_needed
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.records import Comparison, Preference
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from movlr_jax.control.build import trains
+from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.population import Population
 from movlr_jax.evolution.trials import claim_of
@@ -53,7 +53,7 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
         vet=lambda source: vet_one(context, source).message,
         losses=losses(context, g, parent, brief, population) if parent else (),
         weights=context.weights,
-        looks_ahead_s=None if trains(optimizer) else optimizer.horizon_s,
+        looks_ahead_s=optimizer.horizon_s if isinstance(optimizer, PlanningSettings) else None,
         control_s=optimizer.ctrl_dt,
     )
     sources = context.proposer.propose(request, context.config.candidates - len(given))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from movlr_jax.config.methods import calls_needed
+from movlr_jax.config.ranking import calls_needed
 from movlr_jax.evolution import pairwise
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.gates import by_gates, gated, score_of

@@ -18,6 +18,7 @@ from movlr_jax.config.compose import compose
 from movlr_jax.config.overrides import overrides_of, task_override
 from movlr_jax.control.build import acting
 from movlr_jax.control.ppo.interface import action_space, observation
+from movlr_jax.control.settings import PpoSettings
 from movlr_jax.engine.environment import prepare_environment
 from movlr_jax.engine.rewards import vetted
 from movlr_jax.engine.tasks import task_of
@@ -89,6 +90,10 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         words += overrides_of({key: value for key, value in given.items() if value is not None})
         self.config = compose([*words, *settings])
         optimizer = self.config.optimizer
+        if not isinstance(optimizer, PpoSettings):
+            raise UserError(
+                f"optimizer={optimizer.name} has no actions; give optimizer=ppo or optimizer=dynsyn"
+            )
         self.task: Task = acting(optimizer, task_of(self.config))
         starts = self.task.start(np.random.default_rng(0), _STARTS)
         self._space = action_space(optimizer, self.task, starts)
@@ -101,7 +106,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._limit = max(1, round(self.task.episode_s / self._ctrl_dt))
         self._goals = {name: jnp.asarray(value, jnp.float32) for name, value in self.task.data.items()}
         self._weights = np.array(list(self.program.weights.values()), np.float32)
-        self._observation = observation(optimizer.ppo, self.task, starts[0][0])
+        self._observation = observation(optimizer.ppo.policy, self.task, starts[0][0])
         self._see, self._command = jax.jit(self._observation), jax.jit(self._controls)
         self._after = jax.jit(self._outcome)
         self._steps: list[tuple[Step, np.ndarray]] = []

@@ -1,26 +1,38 @@
 """Proposers, judges and critics by name: of this package, registered by a caller, or brought by other packages.
 
-An entry is a class or function without arguments that makes one. Those that speak to a language or vision model are
-made from `llm=` and `vlm=` (`evolution.parts`) and are not listed here.
+Those that the method and the models choose by themselves are made in `evolution.roles`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from movlr_jax._util.registry import Registry
-from movlr_jax.language.base import Critic, Judge, Proposer
-from movlr_jax.language.critics.feedback import NoCritic, ReflectionCritic
-from movlr_jax.language.judges.metrics import MetricsCritic, MetricsJudge
-from movlr_jax.language.proposers.scripted import ScriptedProposer
+from movlr_jax._util.parts import Parts
 
-AUTO = "auto"  # as llm, vlm and method say
-PROPOSERS: Registry[Callable[[], Proposer]] = Registry(
-    "proposer", "movlr_jax.proposers", {"scripted": ScriptedProposer}
+_SCRIPTED = "movlr_jax.evolution.scripted"  # above this layer, so named as another package would name them
+
+
+@dataclass(frozen=True)
+class Auto:
+    """The part that method, llm and vlm choose."""
+
+
+PROPOSERS: Parts[Any] = Parts(
+    "proposer",
+    "movlr_jax.proposers",
+    {"auto": Auto, "scripted": f"{_SCRIPTED}.proposer:ScriptedProposer"},
 )
-JUDGES: Registry[Callable[[], Judge]] = Registry("judge", "movlr_jax.judges", {"metrics": MetricsJudge})
-CRITICS: Registry[Callable[[], Critic]] = Registry(
+JUDGES: Parts[Any] = Parts(
+    "judge", "movlr_jax.judges", {"auto": Auto, "metrics": f"{_SCRIPTED}.metrics:MetricsJudge"}
+)
+CRITICS: Parts[Any] = Parts(
     "critic",
     "movlr_jax.critics",
-    {"metrics": MetricsCritic, "reflection": ReflectionCritic, "none": NoCritic},
+    {
+        "auto": Auto,
+        "metrics": f"{_SCRIPTED}.metrics:MetricsCritic",
+        "reflection": f"{_SCRIPTED}.critics:ReflectionCritic",
+        "none": f"{_SCRIPTED}.critics:NoCritic",
+    },
 )

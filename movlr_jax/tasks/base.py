@@ -168,8 +168,6 @@ class Task:
     series: Callable[[Trajectory, Task], Mapping[str, np.ndarray]] | None = None
     # recorded motion, by the names of `Layout.data`; `tasks.reference` makes it
     reference: Mapping[str, Array] = field(default_factory=dict)
-    # moves [L, 3] m of the start states onto harder and harder ground, the first one 0; empty: no such ground
-    levels: Sequence[tuple[float, float, float]] = ()
     # horizontal positions [..., 2] m -> height of the ground [...] m under a walker; None: 0
     ground_height: Callable[[np.ndarray], np.ndarray] | None = None
     # episode [T, ...], task -> name -> sentence of each degenerate pattern, which no judge can prefer

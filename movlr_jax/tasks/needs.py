@@ -12,4 +12,4 @@ class Need:
     """A problem of a motion in words, and the kind of reward term that would help."""
 
     problem: str
-    kind: str  # kind of term: place, turn, hold, steady, economy, ...; see language.proposers.terms
+    kind: str  # kind of term: place, turn, hold, steady, economy, ...; see evolution.scripted.terms

@@ -31,7 +31,7 @@ from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.overrides import expand, unquoted
 from movlr_jax.control.build import build_planner
-from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.control.optimizers import Mpc2
 from movlr_jax.control.ranges import control_ranges
 from movlr_jax.engine.compare import ComparisonRequest, searches
 from movlr_jax.errors import UserError, resuming
@@ -54,7 +54,7 @@ def test_defaults_are_those_of_conf():
     assert config.optimizer.mppi.samples == 0  # auto
     assert (config.run_dir, config.resume) == (None, None)
     assert config.task.settings["lift_m"] == [0.0, 0.06, 0.10]
-    defaults = OptimizerConfig()
+    defaults = Mpc2()
     assert config.optimizer.muscle == defaults.muscle
     assert (config.optimizer.sim_dt, config.optimizer.plan_dt) == (defaults.sim_dt, defaults.plan_dt)
 
@@ -473,7 +473,7 @@ def test_model_without_muscles_needs_another_optimizer():
     adapter = replace(bottle.adapter, planned_joints=("x",), synergies=(), posture={})
     task = replace(bottle, model=compile_spec(spec), adapter=adapter)
     with pytest.raises(UserError) as caught:
-        build_planner(OptimizerConfig(), task)
+        build_planner(Mpc2(), task)
     assert str(caught.value) == (
         "optimizer=mpc2 controls only muscles, but this model has 0 muscles among its 1 actuators "
         "(not muscles: push); use optimizer=mppi, which supports all actuators"

@@ -15,11 +15,12 @@ import pytest
 from lowering import Recorder, faults, recording, stablehlo
 from tiny_task import task as tiny_task
 
+from movlr_jax._util.settings import changed
 from movlr_jax.config.compose import compose
+from movlr_jax.control import muscle_controllers as laws
 from movlr_jax.control.build import build_planner
-from movlr_jax.control.config import OptimizerConfig
-from movlr_jax.control.mpc.mppi import MppiConfig
-from movlr_jax.control.muscle_controllers.actuation import MuscleConfig
+from movlr_jax.control.mpc import rules
+from movlr_jax.control.optimizers import Mpc2, Ppo
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.training import CurveRecorder
@@ -36,15 +37,17 @@ CART = """<mujoco><worldbody>
 <body name="pole"><joint name="lean" axis="0 1 0"/>
 <geom type="capsule" fromto="0 0 0 0 0 0.6" size="0.05" mass="5"/></body></body></worldbody>
 <actuator><motor joint="x" gear="100" ctrllimited="true" ctrlrange="-3 3"/></actuator></mujoco>"""
-SHORT = {"horizon_s": 0.048, "mppi": MppiConfig(samples=4)}
-TRAINING = PpoConfig(envs=4, unroll=3, unrolls=2, minibatches=2, epochs=2, hidden=(8,), value_hidden=(8,))
+SHORT = {"horizon_s": 0.048, "mppi": rules.Mppi(samples=4)}
+TRAINING = changed(
+    PpoConfig(), envs=4, unroll=3, unrolls=2, minibatches=2, epochs=2, hidden=(8,), value_hidden=(8,)
+)
 REWARDS = [
     load(parse(f'WEIGHTS = {{"t": 1.0}}\ndef reward(state, action):\n    return {{"t": {term}}}\n'))
     for term in ("state.com[2] - jnp.mean(action ** 2)", "state.com_vel[0] * jnp.exp(-state.time)")
 ]
 
 
-def replan(config: OptimizerConfig, task: Task, read: Callable[..., str] = stablehlo) -> Recorder:
+def replan(config: Mpc2, task: Task, read: Callable[..., str] = stablehlo) -> Recorder:
     """Return the programs of one replan of two candidates."""
     with recording(read) as recorder:
         planner = build_planner(config, task, "mjx")
@@ -55,7 +58,7 @@ def replan(config: OptimizerConfig, task: Task, read: Callable[..., str] = stabl
     return recorder
 
 
-def training(config: OptimizerConfig, task: Task) -> Recorder:
+def training(config: Mpc2, task: Task) -> Recorder:
     """Return the programs of one batch of a training of two candidates: collect, relabel, update."""
     with recording() as recorder:
         ppo = build_ppo(config, task, "mjx", print)
@@ -78,13 +81,13 @@ REPLAN = ("Planner", "Programs", "_score", "total")
 
 @pytest.mark.slow
 def test_a_replan_of_the_leg():
-    config = OptimizerConfig(muscle=MuscleConfig(law="torque"), **SHORT)
+    config = Mpc2(muscle=laws.Torque(), **SHORT)
     assert_whole(replan(config, tiny_task()), *REPLAN)
 
 
 def test_a_training_of_a_pole_on_a_cart():
     task = simple_task(name="cart", model=mujoco.MjSpec.from_string(CART), description="keep the pole up")
-    config = OptimizerConfig(name="ppo", sim_dt=0.01, ctrl_dt=0.02, ppo=TRAINING)
+    config = Ppo(sim_dt=0.01, ctrl_dt=0.02, ppo=TRAINING)
     assert_whole(training(config, task), "Ppo", "Programs", "_score", "total")
 
 

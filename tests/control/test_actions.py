@@ -14,13 +14,11 @@ import pytest
 from PIL import Image
 from tiny_task import task as tiny_task
 
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
 import movlr_jax as mj
+from movlr_jax._util.settings import changed
 from movlr_jax.config.compose import compose
-from movlr_jax.control.build import build_optimizer
-from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.episode import episode_of
+from movlr_jax.control.optimizers import Dynsyn, Ppo
 from movlr_jax.control.ppo import actions as spaces
 from movlr_jax.control.ppo import dynsyn
 from movlr_jax.control.ppo.build import build_ppo
@@ -35,7 +33,6 @@ from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks import build_task
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.simple import simple_task
-from movlr_jax.types import Step
 
 LEG = """<mujoco><worldbody><body name="trunk"><freejoint name="root"/><geom size="0.1" mass="10"/>
 <body name="thigh" pos="0 0 -0.1"><joint name="hip" type="hinge" axis="0 1 0" range="-60 60" limited="true"/>
@@ -58,8 +55,8 @@ def forces(model: mujoco.MjModel, q: np.ndarray, v: np.ndarray, ctrl: np.ndarray
 def test_an_episode_records_the_forces_of_the_actuators_that_acted():
     """PD acts with gains of its own, so the model of the task would compute other forces from the same controls."""
     task = simple_task(name="leg", model=mujoco.MjSpec.from_string(LEG), description="stand")
-    settings = PpoConfig(envs=4, minibatches=1, action="pd", hidden=(8,), value_hidden=(8,))
-    ppo = build_ppo(OptimizerConfig(name="ppo", sim_dt=0.01, ctrl_dt=0.02, ppo=settings), task)
+    settings = changed(PpoConfig(), envs=4, minibatches=1, action="pd", hidden=(8,), value_hidden=(8,))
+    ppo = build_ppo(Ppo(sim_dt=0.01, ctrl_dt=0.02, ppo=settings), task)
     learners, _ = ppo.begin(1, KEY)
     start = ppo.sim_physics.start(*task.start(np.random.default_rng(0), 1))
     params = (learners.normalizer, learners.params.policy)
@@ -100,25 +97,6 @@ def test_pd_is_the_law_worked_out_in_joint_space(gear: str):
         )
     assert 0 < clipped < 40
     np.testing.assert_array_equal(model.actuator_biasprm, 0)  # the caller's model is left alone
-
-
-@pytest.mark.parametrize("gear", ["4", "-4"])
-def test_targets_about_the_present_posture_leave_a_resting_joint_alone(gear: str):
-    """p_d = p + beta a: without an action nothing but damping acts, wherever the joints are."""
-    leg = LEG.replace('gear="4"', f'gear="{gear}"')
-    model, config = mujoco.MjModel.from_xml_string(leg), PdConfig(kp=50.0, kd=3.0, beta=0.4, about="present")
-    space = spaces.pd(model, config, model.qpos0)
-    for q in ([0.3, 0.9], [-0.2, 0.4]):
-        data = mujoco.MjData(model)
-        data.qpos[7:] = q
-        fields = (data.qpos, data.qvel, data.act, data.sensordata, np.zeros(2))
-        view = Step(jnp.zeros(()), *(jnp.asarray(x, jnp.float32) for x in fields))
-        for action in ([0.0, 0.0], [0.5, -0.5]):
-            ctrl = np.asarray(space.controls(jnp.asarray(action), view, 0.002, 0.02))
-            expected = 50.0 * 0.4 * np.array(action)
-            np.testing.assert_allclose(
-                forces(space.model, np.array(q), np.zeros(2), ctrl), np.clip(expected, -15, 15), atol=1e-3
-            )
 
 
 ARM = """<mujoco><worldbody><geom type="plane" size="2 2 .1"/>
@@ -169,36 +147,6 @@ def departure(model: mujoco.MjModel, ctrl: np.ndarray, qpos: np.ndarray, seconds
     data.qpos[:], data.ctrl[:] = qpos, ctrl
     mujoco.mj_step(model, data, round(seconds / model.opt.timestep))
     return float(np.abs(data.qpos - qpos)[model.jnt_qposadr[model.jnt_type >= 2]].max())
-
-
-@pytest.mark.parametrize(("gear", "motors"), [(4.0, 1), (1.0, 1), (4.0, 2)])
-def test_with_feed_forward_a_hanging_leg_stays_where_it_is(gear: float, motors: int):
-    """At rest the torques are those of gravity, qfrc_bias of C MuJoCo; without them PD sags by torque / kp."""
-    hanging = LEG.replace('<freejoint name="root"/>', "").replace('gear="4"', f'gear="{gear}"')
-    if motors == 2:  # one joint has a motor more
-        hanging = hanging.replace("</actuator>", '<motor joint="hip" ctrlrange="-10 10"/></actuator>')
-    model, posture = mujoco.MjModel.from_xml_string(hanging), np.array([0.3, 0.5])
-    data = mujoco.MjData(model)
-    data.qpos[:] = posture
-    mujoco.mj_forward(model, data)
-    left = {}
-    for given in (False, True):
-        config = PdConfig(kp=60.0, kd=3.0, feed_forward=given)
-        space = spaces.pd(model, config, posture)
-        left[given] = departure(space.model, np.asarray(space.controls(jnp.zeros(model.nu))), posture, 3.0)
-    assert left[True] < 1e-4
-    assert 0.04 < left[False] < np.abs(data.qfrc_bias).max() / 60.0 * 1.5
-
-
-def test_with_feed_forward_a_robot_stands_on_its_joints():
-    """On the ground, which carries its weight, for 0.2 s before it topples. The controls of its servos are scaled."""
-    task = build_task("humanoid_walk", "humanoid", 1.0, {})
-    qpos = task.start(np.random.default_rng(0), 1)[0][0]
-    left = {}
-    for given in (False, True):
-        space = spaces.pd(task.model, PdConfig(feed_forward=given), qpos)
-        left[given] = departure(space.model, np.asarray(space.controls(jnp.zeros(12))), qpos, 0.2)
-    assert left[True] < 0.5 * left[False] < 0.1, left
 
 
 def test_servos_keep_their_gains_and_muscles_are_refused():
@@ -304,7 +252,7 @@ def test_the_silhouette_worked_by_hand():
 def test_muscles_of_a_leg_are_grouped_by_what_they_do():
     """The vasti together, the calf together, and none of either in one group."""
     task = build_task("flat_walk", "myolegs", 1.0, {})
-    config = OptimizerConfig(name="dynsyn", ctrl_dt=0.02)
+    config = Dynsyn(ctrl_dt=0.02)
     config = replace(config, groups=replace(config.groups, seconds=12.0), ppo=replace(config.ppo, starts=6))
     trainer = build_ppo(config, task)
     groups = trainer.notes["groups"]
@@ -333,13 +281,13 @@ def test_one_action_moves_its_group_and_the_correction_is_bounded():
 def test_a_policy_keeps_the_groups_that_it_commands(tmp_path: Path):
     """Groups are found from the start states of a task: on another task, a policy would move other muscles."""
     task, path = tiny_task(), tmp_path / "policy_k00.npz"
-    small = PpoConfig(envs=2, starts=2, hidden=(4,), value_hidden=(4,))
-    config = OptimizerConfig(name="dynsyn", ctrl_dt=0.02, groups=GroupsConfig(seconds=2.0), ppo=small)
+    small = changed(PpoConfig(), envs=2, starts=2, hidden=(4,), value_hidden=(4,))
+    config = Dynsyn(ctrl_dt=0.02, groups=GroupsConfig(seconds=2.0), ppo=small)
     first = build_ppo(config, task)
     learner, _ = first.begin(1, jax.random.key(0))
     save_policy(path, jax.tree.map(lambda x: x[0], learner), first.config)
-    shown = PpoConfig(envs=2, starts=2, init=str(path), env_steps=0)
-    again = build_ppo(replace(config, name="ppo", groups=GroupsConfig(count=7, seconds=0.1), ppo=shown), task)
+    shown = changed(PpoConfig(), envs=2, starts=2, init=str(path), env_steps=0)
+    again = build_ppo(Ppo(ctrl_dt=0.02, groups=GroupsConfig(count=7, seconds=0.1), ppo=shown), task)
     assert again.notes["groups"] == first.notes["groups"]
     assert len(set(first.notes["groups"].values())) < 7
     again.begin(1, jax.random.key(0))  # the file fits
@@ -347,7 +295,7 @@ def test_a_policy_keeps_the_groups_that_it_commands(tmp_path: Path):
 
 @pytest.mark.parametrize("groups", [(0, 1), (0, 0, 0, 0, 0, 0, 2), (0, 1, 2, 3, 4, 5, -1)])
 def test_groups_that_do_not_fit_the_muscles_are_a_sentence(groups: tuple[int, ...]):
-    config = OptimizerConfig(name="dynsyn", ppo=PpoConfig(muscle_groups=groups))
+    config = Dynsyn(ppo=changed(PpoConfig(), muscle_groups=groups))
     with pytest.raises(UserError, match=r"muscle_groups has \d numbers, from .*the model has 7 muscles"):
         build_ppo(config, tiny_task())
 
@@ -384,35 +332,6 @@ def test_random_keys_follow_the_row_within_the_candidate(tiny):
     np.testing.assert_array_equal(each.actions, together.actions)
 
 
-def test_the_settings_files_say_the_defaults():
-    known = OptimizerConfig(name="ppo", ctrl_dt=0.02)
-    for name in ("ppo", "dynsyn"):
-        assert compose(["+task=bottle_pour", f"optimizer={name}"]).optimizer == replace(known, name=name)
-
-
-def test_what_is_missing_is_said_in_one_sentence(monkeypatch):
-    import builtins
-
-    real = builtins.__import__
-
-    def without(name, *rest, **named):
-        if name.split(".")[0] == "brax":
-            raise ModuleNotFoundError("No module named 'brax'", name="brax")
-        return real(name, *rest, **named)
-
-    import sys
-
-    for name in [
-        n
-        for n in sys.modules
-        if n.startswith(("movlr_jax.control.ppo.build", "movlr_jax.control.ppo.trainer"))
-    ]:
-        if name != "movlr_jax.control.ppo.config":
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "movlr_jax.control.ppo.update", raising=False)
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UserError) as caught:
-        build_optimizer(OptimizerConfig(name="ppo"), tiny_task())
-    assert str(caught.value) == (
-        "optimizer=ppo needs the package 'brax', which is not installed; pip install 'movlr-jax[ppo]'"
-    )
+def test_an_optimizer_without_further_settings_has_the_defaults_of_its_class():
+    for name, kind in (("ppo", Ppo), ("dynsyn", Dynsyn)):
+        assert compose(["+task=bottle_pour", f"optimizer={name}"]).optimizer == kind()

@@ -6,11 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
 from movlr_jax.config.compose import compose
-from movlr_jax.control.ppo.anticipation import PHASES, at_phase, recorded_targets
 from movlr_jax.control.ppo.build import build_ppo
+from movlr_jax.control.ppo.walking.anticipation import PHASES, at_phase, recorded_targets
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 

@@ -13,14 +13,13 @@ from tiny_task import task as tiny_task
 from movlr_jax.cli.search import main
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner, close
-from movlr_jax.control.config import OptimizerConfig
-from movlr_jax.control.mpc import autosize
+from movlr_jax.control.mpc import autosize, rules
 from movlr_jax.control.mpc.autosize import chosen, largest, measured
-from movlr_jax.control.mpc.mppi import MppiConfig
+from movlr_jax.control.optimizers import Mpc2
 from movlr_jax.engine import parts
 from movlr_jax.storage.archive import Archive
 
-SHORT = OptimizerConfig(horizon_s=0.048, mppi=MppiConfig(samples=1))
+SHORT = Mpc2(horizon_s=0.048, mppi=rules.Mppi(samples=1))
 
 
 def test_the_largest_number_within_a_tenth_of_the_best():
@@ -74,6 +73,6 @@ def test_auto_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     own = compose([LEG[0], "optimizer.mppi.samples=auto"])
     assert own.optimizer.mppi.samples == 0
     assert given.optimizer.mppi.samples == 0
-    planner = build_planner(replace(SHORT, mppi=MppiConfig(samples=0)), tiny_task())
+    planner = build_planner(replace(SHORT, mppi=rules.Mppi(samples=0)), tiny_task())
     assert planner.config.mppi.samples == parts.SAMPLES == 32
     close(planner)

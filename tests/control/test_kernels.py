@@ -11,9 +11,9 @@ from lowering import recording
 from test_accelerators import SHORT, replan
 from tiny_task import task as tiny_task
 
-from movlr_jax.control.config import OptimizerConfig
-from movlr_jax.control.muscle_controllers.actuation import MuscleConfig
-from movlr_jax.control.muscle_controllers.torque import in_one_kernel, resolve
+from movlr_jax.control import muscle_controllers as laws
+from movlr_jax.control.muscle_controllers.least_squares import in_one_kernel, resolve
+from movlr_jax.control.optimizers import Mpc2
 from movlr_jax.physics.mjx import MjxPhysics
 from movlr_jax.types import Step
 
@@ -54,7 +54,7 @@ def test_kernels_of_a_control_step():
         counts.append(kernels.count(text))
         return text
 
-    config = OptimizerConfig(muscle=MuscleConfig(law="torque"), **SHORT)
+    config = Mpc2(muscle=laws.Torque(), **SHORT)
     replan(config, tiny_task(), counted)
     (steps,) = (loop for count in counts for loop in count.loops if (loop.depth, loop.trips) == (0, 3))
     assert 100 < steps.kernels <= CONTROL_STEP

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from tiny_task import task as tiny_task
 
-from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.control import muscle_controllers as laws
+from movlr_jax.control.mpc import rules
 from movlr_jax.control.mpc.knots import ControlSpace
-from movlr_jax.control.mpc.mpc2 import MuscleConfig, PostureSpace, synergy_mixing
-from movlr_jax.control.mpc.mppi import MppiConfig
+from movlr_jax.control.mpc.mpc2 import PostureSpace, synergy_mixing
 from movlr_jax.control.mpc.planner import Planner, PlanSpace
+from movlr_jax.control.optimizers import Mpc2
 from movlr_jax.errors import UserError
 from movlr_jax.models import follow_couplings, model_adapter
 from movlr_jax.models.spec import compile_spec
@@ -28,10 +29,10 @@ from movlr_jax.types import SimState, Trajectory
 
 PLANNED = ("hip", "knee")
 LAWS = (
-    MuscleConfig(),
-    MuscleConfig(kp=2.0, kd=0.0, hold=False),
-    MuscleConfig("product"),
-    MuscleConfig("product", hold=False),
+    laws.Linear(),
+    laws.Linear(kp=2.0, kd=0.0, hold=False),
+    laws.Product(),
+    laws.Product(hold=False),
 )
 REWARDS = (
     'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n'
@@ -61,7 +62,7 @@ def lengths_at(model: mujoco.MjModel, qpos: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def excitation_in_numpy(
-    law: MuscleConfig,
+    law: laws.MuscleLaw,
     model: mujoco.MjModel,
     physics: NativePhysics,
     state: SimState,
@@ -83,7 +84,7 @@ def excitation_in_numpy(
         lr, acc0, prm = model.actuator_lengthrange[i], model.actuator_acc0[i], model.actuator_gainprm[i, :9]
         passive = mujoco.mju_muscleBias(length, lr, acc0, model.actuator_biasprm[i, :9])
         held = mujoco.mju_muscleGain(length, 0.0, lr, acc0, prm) * hold[i] + passive
-        if law.law == "product":
+        if isinstance(law, laws.Product):
             effort = sum(
                 abs(moment[i, v]) * abs(z - state.qpos[row, q])
                 for q, v, z in zip(planned_q, planned_v, target, strict=True)
@@ -105,8 +106,10 @@ def excitation_in_numpy(
     return result
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{law.law}-{'hold' if law.hold else 'free'}")
-def test_the_muscle_law_is_the_equation(tiny, law: MuscleConfig):
+@pytest.mark.parametrize(
+    "law", LAWS, ids=lambda law: f"{type(law).__name__}-{'hold' if law.hold else 'free'}"
+)
+def test_the_muscle_law_is_the_equation(tiny, law: laws.MuscleLaw):
     """Two plans for each of six moving states, half of them nearly relaxed; every row has its own target."""
     space = PostureSpace(law, tiny.model, tiny.layout, PLANNED)
     qpos, qvel, activations = tiny.states(6, seed=3)
@@ -131,7 +134,7 @@ def test_the_muscle_law_is_the_equation(tiny, law: MuscleConfig):
 @pytest.mark.parametrize("kind", ["linear", "product"])
 def test_several_knots_move_the_target_between_postures(tiny, kind):
     """Where two equal knots stand, a plan is the plan of one; midway between two, its lengths are their mean."""
-    law = MuscleConfig(kind)
+    law = laws.LAWS.read(kind, "")
     one = PostureSpace(law, tiny.model, tiny.layout, PLANNED)
     two = PostureSpace(law, tiny.model, tiny.layout, PLANNED, knots=2, horizon_s=0.4)
     state = tiny.physics.start(*tiny.states(3, seed=3))
@@ -155,7 +158,7 @@ def test_several_knots_move_the_target_between_postures(tiny, kind):
 
 
 def test_a_plan_begins_at_the_posture_of_the_moment(tiny):
-    space = PostureSpace(MuscleConfig(), tiny.model, tiny.layout, PLANNED)
+    space = PostureSpace(laws.Linear(), tiny.model, tiny.layout, PLANNED)
     state = tiny.physics.start(*tiny.states(3))
     np.testing.assert_array_equal(space.held(state), state.qpos[:, None, 1:].astype(np.float32))
     np.testing.assert_allclose(space.lower, [-0.5, 0.0])
@@ -163,7 +166,7 @@ def test_a_plan_begins_at_the_posture_of_the_moment(tiny):
 
 
 def test_kept_joints_are_held_where_they_were_told_whatever_the_state_and_the_plan(tiny):
-    space = PostureSpace(MuscleConfig(), tiny.model, tiny.layout, ("hip",), kept={"knee": 0.6})
+    space = PostureSpace(laws.Linear(), tiny.model, tiny.layout, ("hip",), kept={"knee": 0.6})
     state = tiny.physics.start(*tiny.states(3))
     plans = np.full((3, 1, 1, 1), 0.2, np.float32)
     assert space.held(state).shape == (3, 1, 1)
@@ -198,7 +201,7 @@ def test_an_arm_holds_its_posture_for_a_second(arm):
     adapter, model, physics, qpos = arm
     worst, joints = {}, len(adapter.planned_joints)
     for hold in (True, False):
-        space = PostureSpace(MuscleConfig(hold=hold), model, physics.layout, adapter.planned_joints)
+        space = PostureSpace(laws.Linear(hold=hold), model, physics.layout, adapter.planned_joints)
         target = qpos[None, None, None, space.qpos].astype(np.float32)
         act = space.params(
             physics, physics.start(qpos[None], np.zeros((1, model.nv)), np.zeros((1, model.na))), target
@@ -221,7 +224,7 @@ def test_an_arm_holds_its_posture_for_a_second(arm):
 def test_coupled_joints_follow_the_plan(arm):
     """The lengths at a target posture are those of the whole arm there, joints that equalities drive included."""
     adapter, model, physics, qpos = arm
-    space = PostureSpace(MuscleConfig(), model, physics.layout, adapter.planned_joints)
+    space = PostureSpace(laws.Linear(), model, physics.layout, adapter.planned_joints)
     state = physics.start(qpos[None], np.zeros((1, model.nv)), np.zeros((1, model.na)))
     plan = np.random.default_rng(0).uniform(space.lower, space.upper).astype(np.float32)
     posture = qpos.copy()
@@ -242,7 +245,7 @@ def test_moment_arms_belong_to_the_state_of_each_call(arm):
     The law `torque` reads them; they are kept from one call to the next only for the same state.
     """
     adapter, model, physics, qpos = arm
-    space = PostureSpace(MuscleConfig("torque", hold=False), model, physics.layout, adapter.planned_joints)
+    space = PostureSpace(laws.Torque(hold=False), model, physics.layout, adapter.planned_joints)
     first, second = qpos.copy(), qpos.copy()
     second[space.qpos] += 0.05
     for postures in ([first, second], [second, first], [first, second]):
@@ -336,10 +339,10 @@ def test_controls_without_limits_cannot_be_planned_over():
 
 
 def planner_of(
-    space: PlanSpace, model: mujoco.MjModel, layout, goals, mppi: MppiConfig, horizon_s: float = 0.06
+    space: PlanSpace, model: mujoco.MjModel, layout, goals, mppi: rules.Mppi, horizon_s: float = 0.06
 ) -> Planner:
     return Planner(
-        OptimizerConfig(horizon_s=horizon_s, mppi=mppi),
+        Mpc2(horizon_s=horizon_s, mppi=mppi),
         replace(tiny_task(), layout=layout, goals=goals),
         space,
         NativePhysics(model, layout, sim_dt=0.005, ctrl_dt=0.01, coarse=True, threads=2),
@@ -371,14 +374,14 @@ def test_four_candidates_together_are_each_alone_bit_by_bit(tiny, kind: str):
     space = (
         ControlSpace(tiny.model, 3, 0.06)
         if kind == "controls"
-        else PostureSpace(MuscleConfig(kind), tiny.model, tiny.layout, PLANNED, [PLANNED], 0.5)  # pyright: ignore
+        else PostureSpace(laws.LAWS.read(kind, ""), tiny.model, tiny.layout, PLANNED, [PLANNED], 0.5)  # pyright: ignore
     )
     planner = planner_of(
         space,
         tiny.model,
         tiny.layout,
         tiny.goals,
-        MppiConfig(samples=8, adapt=0.2, temperature=0.1, sigma_min=0.05),
+        rules.Mppi(samples=8, adapt=0.2, temperature=0.1, sigma_min=0.05),
     )
     start, four = tiny.states(2, seed=1), programs()
     together = act(planner, four, start)
@@ -401,7 +404,7 @@ def test_rows_that_diverge_never_win():
     model = torque_model()
     layout = layout_of(model, {})
     space = ControlSpace(model, knots=1, horizon_s=0.05)
-    planner = planner_of(space, model, layout, {}, MppiConfig(samples=64, sigma=0.2), horizon_s=0.05)
+    planner = planner_of(space, model, layout, {}, rules.Mppi(samples=64, sigma=0.2), horizon_s=0.05)
     greedy = (
         'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n'
         '    return {"a": jnp.abs(action[1]) + 0.01 * action[0]}\n'
@@ -425,7 +428,7 @@ def test_when_every_sample_diverges_the_plan_stays():
     """Nothing is known of what would be better, so what is held goes on."""
     model = torque_model()
     space = ControlSpace(model, knots=1, horizon_s=0.05)
-    config = MppiConfig(samples=8, keep=0, sigma=1e-4, sigma_min=1e-4)
+    config = rules.Mppi(samples=8, keep=0, sigma=1e-4, sigma_min=1e-4)
     planner = planner_of(space, model, layout_of(model, {}), {}, config, horizon_s=0.05)
     state = planner.sim_physics.start(np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 0)))
     state = state.replace(prev_action=np.array([[0.3, 0.5]], np.float32))
@@ -444,8 +447,8 @@ def test_what_is_replaced_in_plans_is_counted(tiny):
         'WEIGHTS = {"a": 1.0, "b": 1.0}\ndef reward(state, action):\n'
         '    return {"a": jnp.log(-1.0 - state.time), "b": state.q("knee")}\n'
     )
-    space = PostureSpace(MuscleConfig(), tiny.model, tiny.layout, PLANNED)
-    config = OptimizerConfig(horizon_s=0.04, mppi=MppiConfig(samples=5))
+    space = PostureSpace(laws.Linear(), tiny.model, tiny.layout, PLANNED)
+    config = Mpc2(horizon_s=0.04, mppi=rules.Mppi(samples=5))
     task = replace(tiny_task(), layout=tiny.layout, goals=tiny.goals)
     planner = Planner(config, task, space, tiny.physics, tiny.physics)
     controllers = planner.optimise(programs([REWARDS[0], broken]), jax.random.key(0))

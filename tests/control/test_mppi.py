@@ -9,19 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from movlr_jax.control.mpc import mppi
-from movlr_jax.control.mpc.mppi import MppiConfig, PlanDistribution
+from movlr_jax.control.mpc.rules import Mppi, PlanDistribution, shift
+from movlr_jax.control.mpc.rules.base import colored, sparse, spread_out
 
 KNOTS, DIMS, N = 2, 3, 16
 LOWER, UPPER = jnp.array([-1.0, 0.0, -5.0]), jnp.array([1.0, 2.0, 5.0])
-update = jax.jit(mppi.update, static_argnums=0)
-BASE = MppiConfig(samples=N, temperature=0.2, sigma=0.1, sigma_min=0.05)
+update = jax.jit(Mppi.update, static_argnums=0)
+BASE = Mppi(samples=N, temperature=0.2, sigma=0.1, sigma_min=0.05)
 
 
 def drawn(seed: int = 0) -> tuple[PlanDistribution, np.ndarray, np.ndarray]:
     """A plan, samples [N, KNOTS, DIMS] in the box and costs [N]."""
     rng = np.random.default_rng(seed)
-    plan = mppi.init(BASE, jnp.asarray(rng.uniform(LOWER, UPPER, (KNOTS, DIMS)), jnp.float32), LOWER, UPPER)
+    plan = BASE.init(jnp.asarray(rng.uniform(LOWER, UPPER, (KNOTS, DIMS)), jnp.float32), LOWER, UPPER)
     return (
         plan,
         rng.uniform(LOWER, UPPER, (N, KNOTS, DIMS)).astype(np.float32),
@@ -29,9 +29,7 @@ def drawn(seed: int = 0) -> tuple[PlanDistribution, np.ndarray, np.ndarray]:
     )
 
 
-def update_in_numpy(
-    config: MppiConfig, plan: PlanDistribution, samples, costs
-) -> tuple[np.ndarray, np.ndarray]:
+def update_in_numpy(config: Mppi, plan: PlanDistribution, samples, costs) -> tuple[np.ndarray, np.ndarray]:
     """One sample at a time, in float64."""
     ranked = sorted((float(c), i) for i, c in enumerate(costs) if np.isfinite(c))
     ranked = ranked[: config.elites or config.samples]
@@ -62,9 +60,9 @@ def test_update_is_the_equation(elites: int, adapt: float, missing: int):
 
 def test_update_worked_by_hand():
     """Costs 0, 1, 2 at temperature 0.5: weights 1, e^-1, e^-2 over a range of 2, so values 0, 1, 2 give 0.4247."""
-    config = MppiConfig(samples=3, temperature=0.5)
+    config = Mppi(samples=3, temperature=0.5)
     box = jnp.array([0.0]), jnp.array([10.0])
-    plan = mppi.init(config, jnp.zeros((1, 1)), *box)
+    plan = config.init(jnp.zeros((1, 1)), *box)
     new = update(config, plan, jnp.array([0.0, 1.0, 2.0])[:, None, None], jnp.array([0.0, 1.0, 2.0]), *box)
     np.testing.assert_allclose(new.mean, [[0.4247]], atol=1e-4)
     only_best = replace(config, elites=1)
@@ -114,7 +112,7 @@ def test_costs_that_are_no_numbers_never_reach_the_plan(cost: float):
 def test_samples_stay_in_the_box():
     plan, _, _ = drawn()
     noise = 100 * jax.random.normal(jax.random.key(0), (N, KNOTS, DIMS))
-    samples = mppi.sample(BASE, plan, plan.mean, plan.mean, noise, LOWER, UPPER)
+    samples = BASE.sample(plan, plan.mean, plan.mean, noise, LOWER, UPPER)
     assert samples.shape == (N, KNOTS, DIMS)
     assert ((samples >= LOWER) & (samples <= UPPER)).all()
     assert (samples[2:] == LOWER).any()
@@ -127,12 +125,12 @@ def test_known_samples_come_first_the_mean_what_is_held_and_what_was_at_the_star
     noise = jax.random.normal(jax.random.key(0), (N, KNOTS, DIMS))
     plain = np.clip(plan.mean + plan.sigma * noise, LOWER, UPPER)
     for keep in (0, 1, 2, 3):
-        samples = mppi.sample(replace(BASE, keep=keep), plan, held, home, noise, LOWER, UPPER)
+        samples = replace(BASE, keep=keep).sample(plan, held, home, noise, LOWER, UPPER)
         np.testing.assert_array_equal(samples[0], plan.mean if keep >= 1 else plain[0])
         np.testing.assert_array_equal(samples[1], held if keep >= 2 else plain[1])
         np.testing.assert_array_equal(samples[2], home if keep >= 3 else plain[2])
         np.testing.assert_allclose(samples[3:], plain[3:], rtol=1e-6)
-    beyond = mppi.sample(BASE, plan, 100 * held, held, noise, LOWER, UPPER)
+    beyond = BASE.sample(plan, 100 * held, held, noise, LOWER, UPPER)
     np.testing.assert_array_equal(beyond[1], np.broadcast_to(UPPER, (KNOTS, DIMS)))
 
 
@@ -140,9 +138,9 @@ def test_candidates_share_their_noise():
     """K candidates in one vmap, as the planner runs them: the same deviation from each one's own mean, and each
     as if alone."""
     means = jnp.stack([jnp.zeros((KNOTS, DIMS)) + shift for shift in (0.2, 0.4, 0.6, 0.8)])
-    plans = jax.vmap(lambda m: mppi.init(BASE, m, LOWER, UPPER))(means)
+    plans = jax.vmap(lambda m: BASE.init(m, LOWER, UPPER))(means)
     noise = 0.1 * jax.random.normal(jax.random.key(0), (N, KNOTS, DIMS))
-    together = jax.vmap(lambda p: mppi.sample(BASE, p, p.mean, p.mean, noise, LOWER, UPPER))(plans)
+    together = jax.vmap(lambda p: BASE.sample(p, p.mean, p.mean, noise, LOWER, UPPER))(plans)
     deviation = together - means[:, None]
     np.testing.assert_allclose(deviation, np.broadcast_to(deviation[0], deviation.shape), atol=1e-6)
     costs = jnp.square(together).sum((-1, -2))
@@ -153,21 +151,21 @@ def test_candidates_share_their_noise():
 
 
 def test_init_clips_and_scales_by_the_range():
-    plan = mppi.init(BASE, jnp.full((KNOTS, DIMS), 3.0), LOWER, UPPER)
+    plan = BASE.init(jnp.full((KNOTS, DIMS), 3.0), LOWER, UPPER)
     np.testing.assert_array_equal(plan.mean, np.tile([1.0, 2.0, 3.0], (KNOTS, 1)))
     np.testing.assert_allclose(plan.sigma, np.tile([0.2, 0.2, 1.0], (KNOTS, 1)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("config", [BASE, replace(BASE, samples=64, elites=16, adapt=0.1, sigma_min=0.002)])
-def test_a_quadratic_is_minimised(config: MppiConfig):
+def test_a_quadratic_is_minimised(config: Mppi):
     """To within the spread it keeps: two floors of sigma. Both with a constant and with an adapted spread."""
     goal = jnp.array([[0.7, 0.1, -3.0], [-0.5, 1.9, 4.0]])
-    plan = mppi.init(config, jnp.zeros((KNOTS, DIMS)), LOWER, UPPER)
+    plan = config.init(jnp.zeros((KNOTS, DIMS)), LOWER, UPPER)
 
     @jax.jit
     def improve(plan: PlanDistribution, key: jax.Array) -> PlanDistribution:
         noise = jax.random.normal(key, (config.samples, KNOTS, DIMS))
-        samples = mppi.sample(config, plan, plan.mean, plan.mean, noise, LOWER, UPPER)
+        samples = config.sample(plan, plan.mean, plan.mean, noise, LOWER, UPPER)
         costs = jnp.square((samples - goal) / (UPPER - LOWER)).sum((-1, -2))
         return update(config, plan, samples, costs, LOWER, UPPER)
 
@@ -182,24 +180,24 @@ def test_a_plan_moves_on_with_time():
     mean = jnp.array([0.0, 10.0, 20.0])[:, None]
     plan = PlanDistribution(mean=mean, sigma=jnp.ones((3, 1)))
     for fraction, expected in ((0.0, [0, 10, 20]), (0.25, [5, 15, 20]), (0.5, [10, 20, 20]), (1.0, [20] * 3)):
-        np.testing.assert_allclose(mppi.shift(plan, fraction).mean[:, 0], expected)
+        np.testing.assert_allclose(shift(plan, fraction).mean[:, 0], expected)
     constant = PlanDistribution(mean=jnp.array([[3.0]]), sigma=jnp.ones((1, 1)))
-    assert mppi.shift(constant, 0.4).mean == 3.0
+    assert shift(constant, 0.4).mean == 3.0
 
 
 def test_knots_that_are_held_move_on_by_their_length():
     """Eight knots, each held for an eighth of the horizon: after an eighth, each is the next one."""
     mean = jnp.array([0.0, 1, 2, 3, 4, 3, 2, 1])[:, None]
     plan = PlanDistribution(mean=mean, sigma=jnp.ones((8, 1)))
-    np.testing.assert_allclose(mppi.shift(plan, 1 / 8, "zero").mean[:, 0], [1, 2, 3, 4, 3, 2, 1, 1])
-    np.testing.assert_allclose(mppi.shift(plan, 1 / 16, "zero").mean[:3, 0], [0.5, 1.5, 2.5])
+    np.testing.assert_allclose(shift(plan, 1 / 8, "zero").mean[:, 0], [1, 2, 3, 4, 3, 2, 1, 1])
+    np.testing.assert_allclose(shift(plan, 1 / 16, "zero").mean[:3, 0], [0.5, 1.5, 2.5])
 
 
 def test_sparse_noise_changes_few_dimensions_in_all_knots():
     """A third of the dimensions of each sample, others in the next sample; what is changed is the given noise."""
     key = jax.random.key(0)
     white = jax.random.normal(key, (3000, KNOTS, DIMS))
-    noise = np.asarray(mppi.sparse(white, key, 1 / 3))
+    noise = np.asarray(sparse(white, key, 1 / 3))
     changed = noise != 0
     np.testing.assert_array_equal(changed[:, 0], changed[:, 1])
     np.testing.assert_array_equal(noise[changed], np.asarray(white)[changed])
@@ -207,21 +205,21 @@ def test_sparse_noise_changes_few_dimensions_in_all_knots():
         np.cov(changed[:, 0].T), np.eye(DIMS) * 2 / 9, atol=0.02
     )  # each by itself, p = 1/3
     np.testing.assert_allclose(changed.mean((0, 1)), 1 / 3, atol=0.03)
-    np.testing.assert_array_equal(mppi.sparse(white, key, 1.0), white)
+    np.testing.assert_array_equal(sparse(white, key, 1.0), white)
 
 
 def test_samples_differ_in_the_size_of_their_noise():
     """From a third to three times, by the same factor from one sample to the next."""
-    noise = np.asarray(mppi.spread_out(jnp.ones((5, KNOTS, DIMS)), 3.0))
+    noise = np.asarray(spread_out(jnp.ones((5, KNOTS, DIMS)), 3.0))
     for n, factor in enumerate((1 / 3, 3**-0.5, 1.0, 3**0.5, 3.0)):
         np.testing.assert_allclose(noise[n], factor, rtol=1e-5)
-    np.testing.assert_array_equal(mppi.spread_out(jnp.ones((5, KNOTS, DIMS)), 1.0), 1.0)
+    np.testing.assert_array_equal(spread_out(jnp.ones((5, KNOTS, DIMS)), 1.0), 1.0)
 
 
 def test_smooth_noise_correlates_in_time_alone():
     """Of many draws: unit variance, smooth^k between knots k apart, nothing between dimensions."""
     white = jax.random.normal(jax.random.key(0), (20000, 4, 2))
-    noise = np.asarray(mppi.colored(white, 0.8)).reshape(20000, 8)
+    noise = np.asarray(colored(white, 0.8)).reshape(20000, 8)
     apart = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
     np.testing.assert_allclose(np.cov(noise.T), np.kron(0.8**apart, np.eye(2)), atol=0.04)
-    np.testing.assert_array_equal(mppi.colored(white, 0.0), white)
+    np.testing.assert_array_equal(colored(white, 0.0), white)

@@ -8,9 +8,9 @@ import pytest
 from scipy.optimize import lsq_linear
 
 from movlr_jax.biomech.muscles import muscle_params
+from movlr_jax.control import muscle_controllers as laws
 from movlr_jax.control.mpc.mpc2 import PostureSpace
-from movlr_jax.control.muscle_controllers.actuation import MuscleConfig, torque_activation
-from movlr_jax.control.muscle_controllers.torque import in_one_kernel, resolve
+from movlr_jax.control.muscle_controllers.least_squares import in_one_kernel, resolve
 
 PLANNED = ("hip", "knee")
 
@@ -47,13 +47,13 @@ def test_one_kernel_computes_the_same(joints: int, muscles: int):
 @pytest.mark.parametrize(
     ("law", "worst"),
     [
-        (MuscleConfig(), 0.45),
-        (MuscleConfig("product"), 0.86),
-        (MuscleConfig("product_current"), 0.86),
-        (MuscleConfig("torque"), 0.12),
+        (laws.Linear(), 0.45),
+        (laws.Product(), 0.86),
+        (laws.ProductCurrent(), 0.86),
+        (laws.Torque(), 0.12),
     ],
 )
-def test_a_swinging_leg_is_followed(tiny, law: MuscleConfig, worst: float):
+def test_a_swinging_leg_is_followed(tiny, law: laws.Linear, worst: float):
     """Root-mean-square error, rad, over a second of hip and knee swinging by 0.25 rad at 1 Hz."""
     space = PostureSpace(law, tiny.model, tiny.layout, PLANNED)
     policy = space.policy(tiny.physics)
@@ -74,15 +74,13 @@ def test_a_swinging_leg_is_followed(tiny, law: MuscleConfig, worst: float):
 
 def test_a_stiffer_joint_keeps_its_damping_ratio(tiny):
     """Four times as stiff is as if it were four times as far off, and moved twice as fast."""
-    law, p = MuscleConfig("torque", 3.0, 0.2), muscle_params(tiny.model)
+    law, p = laws.Torque(kp=3.0, kd=0.2), muscle_params(tiny.model)
     rng = np.random.default_rng(4)
     moment, pull = rng.normal(size=(tiny.model.nu, 2)) * 0.03, np.full(tiny.model.nu, -500.0)
     params = {"moment": moment, "hold": np.full(tiny.model.nu, 0.1)}
     q, off, qd = np.array([0.2, 0.5]), np.array([0.01, -0.02]), np.array([0.1, 0.3])
-    stiff = torque_activation(
-        law, p, {**params, "stiffness": np.array([4.0, 1.0])}, {"posture": q + off}, pull, q, qd
-    )
-    same = torque_activation(law, p, params, {"posture": q + off * [4, 1]}, pull, q, qd * [2, 1])
+    stiff = law.resolved(p, {**params, "stiffness": np.array([4.0, 1.0])}, {"posture": q + off}, pull, q, qd)
+    same = law.resolved(p, params, {"posture": q + off * [4, 1]}, pull, q, qd * [2, 1])
     np.testing.assert_allclose(stiff, same, atol=1e-6)
-    plain = torque_activation(law, p, params, {"posture": q + off}, pull, q, qd)
+    plain = law.resolved(p, params, {"posture": q + off}, pull, q, qd)
     assert not np.allclose(stiff, plain, atol=1e-4)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from cli_cases import SUPPORT, Mistake
 
-pytest.importorskip("brax", reason="the extra ppo is not installed")
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
 pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 

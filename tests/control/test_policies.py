@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.models import ms_human, ostrich
 

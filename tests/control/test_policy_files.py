@@ -10,21 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from cli_cases import LEG, Mistake
 
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
-import jax
-
+from movlr_jax._util.settings import changed
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
-from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.control.optimizers import Ppo
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.policy_file import (
-    SHAPES,
     acting_settings,
     load_policy,
     other_actions,
@@ -33,7 +30,7 @@ from movlr_jax.control.ppo.policy_file import (
 )
 from movlr_jax.errors import UserError
 
-CONFIG = PpoConfig(hidden=(8, 4), value_hidden=(8,), observe=("qpos", "qvel"))
+CONFIG = changed(PpoConfig(), hidden=(8, 4), value_hidden=(8,), observe=("qpos", "qvel"))
 
 
 def fresh(config: PpoConfig = CONFIG):
@@ -70,7 +67,7 @@ def with_settings(**settings: Any) -> Callable[[bytes], bytes]:
     return lambda whole: packed(members(whole), **settings)
 
 
-def changed(change: Callable[[np.ndarray], Any]) -> Callable[[bytes], bytes]:
+def altered(change: Callable[[np.ndarray], Any]) -> Callable[[bytes], bytes]:
     """The first array of the networks, made another."""
 
     def make(whole: bytes) -> bytes:
@@ -111,7 +108,7 @@ FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "text": (lambda whole: b"a policy", "cannot read a trained policy from this file"),
     "one array": (lambda whole: npy(np.zeros(3)), "cannot read a trained policy from this file"),
     "an object": (lambda whole: npy(np.array([{}], dtype=object)), "cannot read a trained policy from this file"),
-    "objects": (changed(lambda a: a.astype(object)), "cannot read a trained policy from this file"),
+    "objects": (altered(lambda a: a.astype(object)), "cannot read a trained policy from this file"),
     "no arrays": (lambda whole: packed({}), "the policy is for another model"),
     "large": (bomb, "cannot read a trained policy from this file"),
     "no JSON": (said_as("{"), "its settings cannot be read"),
@@ -133,9 +130,9 @@ FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "a wide layer": (with_settings(hidden=[10**6, 10**6]), "fewer than its layers"),
     "a bound": (with_settings(clip_observation=-1.0), "clip_observation=-1: it must be 0 or more"),
     "a bound of text": (with_settings(clip_observation="x"), "clip_observation='x' is not a number"),
-    "texts": (changed(lambda a: a.astype(str)), "expected numbers"),
-    "not finite": (changed(lambda a: a * np.nan), "contains non-finite numbers"),
-    "another shape": (changed(lambda a: a[:, :-1]), "the policy is for another model"),
+    "texts": (altered(lambda a: a.astype(str)), "expected numbers"),
+    "not finite": (altered(lambda a: a * np.nan), "contains non-finite numbers"),
+    "another shape": (altered(lambda a: a[:, :-1]), "the policy is for another model"),
 }  # fmt: skip
 
 
@@ -168,11 +165,11 @@ def test_what_is_no_file_is_told(tmp_path: Path):
 def test_a_policy_decides_what_it_is_and_nothing_else(tmp_path: Path, whole: bytes):
     path = tmp_path / "policy.npz"
     path.write_bytes(whole)
-    other = replace(
+    other = changed(
         CONFIG, observe=("qpos",), hidden=(3,), action="pd", learning_rate=0.5, acts="sample", envs=7
     )
     got = policy_settings(str(path), other)
-    assert got == replace(other, **{name: getattr(CONFIG, name) for name in SHAPES})
+    assert got == replace(other, policy=CONFIG.policy)
     loaded = load_policy(str(path), fresh(got))
     for ours, theirs in zip(
         jax.tree.leaves(loaded.params), jax.tree.leaves(fresh(CONFIG).params), strict=True
@@ -184,13 +181,13 @@ def test_a_policy_decides_what_it_is_and_nothing_else(tmp_path: Path, whole: byt
     ("action", "decide", "not_so"),
     [
         ("auto", ["ctrl_dt"], ["pd.beta", "groups.correction", "muscle.kp"]),
-        ("pd", ["pd.beta", "pd.kp", "pd.kd", "pd.about", "pd.feed_forward"], ["muscle.kp", "sim_dt"]),
+        ("pd", ["pd.beta", "pd.kp", "pd.kd"], ["muscle.kp", "sim_dt"]),
         ("groups", ["groups.correction"], ["groups.seconds", "pd.beta"]),
         ("posture", ["pd.beta", "muscle.law", "muscle.hold"], ["pd.kp", "groups.correction"]),
     ],
 )
 def test_a_file_records_what_decides_its_kind_of_action(action: str, decide: list[str], not_so: list[str]):
-    acting = acting_settings(OptimizerConfig(name="ppo", ppo=replace(CONFIG, action=action)))
+    acting = acting_settings(Ppo(ppo=changed(CONFIG, action=action)))
     assert {f"optimizer.{name}" for name in decide} <= set(acting)
     assert not {f"optimizer.{name}" for name in not_so} & set(acting)
 

@@ -14,27 +14,27 @@ import numpy as np
 import pytest
 from tiny_task import task as tiny_task
 
+from movlr_jax._util.parts import check_ranges
+from movlr_jax._util.settings import changed
 from movlr_jax.biomech.geometry import Geometry, fit_geometry
 from movlr_jax.config.compose import compose
-from movlr_jax.control.config import OptimizerConfig, check_ppo
+from movlr_jax.control import muscle_controllers as laws
 from movlr_jax.control.mpc.mpc2 import PostureSpace
-from movlr_jax.control.muscle_controllers.actuation import MuscleConfig
+from movlr_jax.control.optimizers import Ppo
 from movlr_jax.control.ppo import actions as spaces
+from movlr_jax.control.ppo import update as learning
+from movlr_jax.control.ppo.build import assisted, build_ppo
 from movlr_jax.control.ppo.config import PdConfig, PpoConfig
+from movlr_jax.control.ppo.policy_file import load_policy, policy_settings, save_policy
 from movlr_jax.errors import UserError
 from movlr_jax.models import model_adapter
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
-from movlr_jax.control.ppo import update as learning
-from movlr_jax.control.ppo.build import assisted, build_ppo
-from movlr_jax.control.ppo.policy_file import load_policy, policy_settings, save_policy
-
 PLANNED = ("hip", "knee")
 KEY = jax.random.key(5)
-SMALL = PpoConfig(
+SMALL = changed(
+    PpoConfig(),
     env_steps=3 * 8 * 5 * 2,
     envs=8,
     unroll=5,
@@ -58,13 +58,12 @@ STILL = program("-jnp.square(state.qd('knee'))")
 
 
 def build(config: PpoConfig = SMALL, episode_s: float = 0.2, say: Any = lambda text: None, **changes: Any):
-    settings = OptimizerConfig(
-        name="ppo",
+    settings = Ppo(
         sim_dt=0.002,
         ctrl_dt=0.01,
         ppo=config,
         pd=PdConfig(beta=0.8),
-        muscle=MuscleConfig("torque", 10.0, 0.4),
+        muscle=laws.Torque(kp=10.0, kd=0.4),
     )
     return build_ppo(settings, replace(tiny_task(), episode_s=episode_s, **changes), say=say)
 
@@ -76,7 +75,7 @@ def ppo():
 
 def test_fitted_moment_arms_are_those_of_mujoco(tiny):
     """Within 0.2 mm in length and 4 mm in moment arm, of 105; the worst is a tendon that wraps."""
-    space = PostureSpace(MuscleConfig("torque"), tiny.model, tiny.layout, PLANNED)
+    space = PostureSpace(laws.Torque(), tiny.model, tiny.layout, PLANNED)
     qpos = tiny.model.qpos0
     fitted = fit_geometry(lambda z: space.lengths(tiny.physics, qpos, z), space.lower, space.upper)
     postures = np.random.default_rng(7).uniform(space.lower, space.upper, (40, 2))
@@ -96,7 +95,7 @@ def test_fitted_moment_arms_are_those_of_mujoco(tiny):
 @pytest.mark.parametrize("kind", ["linear", "product", "torque"])
 def test_a_policy_commands_what_the_planners_law_does(tiny, kind):
     """The same target from the same state: the law alone, with moment arms and lengths of MuJoCo."""
-    law, beta = MuscleConfig(kind, 2.0, 0.1), 0.6
+    law, beta = laws.LAWS.read({"law": kind, "kp": 2.0, "kd": 0.1}, "optimizer.muscle"), 0.6
     space = PostureSpace(law, tiny.model, tiny.layout, PLANNED)
     rest = np.full(tiny.model.nu, 0.1)
     qpos = np.array([0.0, 0.4, 0.8])
@@ -152,7 +151,7 @@ def bent(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.n
 
 def test_a_leg_learns_to_straighten_its_knee():
     """From 0.9 rad, where its first policy keeps it, to 0.4."""
-    config = replace(
+    config = changed(
         SMALL, env_steps=8_000, envs=32, unroll=10, minibatches=4, epochs=4, learning_rate=3e-3, noise=0.6
     )
     straight = program("-jnp.square(state.q('knee') - 0.4)")
@@ -164,32 +163,32 @@ def test_a_leg_learns_to_straighten_its_knee():
 def test_a_policy_is_kept_as_a_file_and_begun_from(ppo, tmp_path: Path):
     trained = ppo.optimise([BENT, STILL], KEY, None, tmp_path)
     path = tmp_path / "policy_k01.npz"
-    acting = build(replace(SMALL, init=str(path), env_steps=0)).optimise([BENT], KEY)
+    acting = build(changed(SMALL, init=str(path), env_steps=0)).optimise([BENT], KEY)
     for name in ("params", "normalizer"):
         jax.tree.map(
             lambda a, b: np.testing.assert_array_equal(np.asarray(a)[0], np.asarray(b)[1]),
             getattr(acting.learners, name),
             getattr(trained.learners, name),
         )
-    other = build(replace(SMALL, init=str(path), hidden=(8,), observe=("qpos",)))
-    assert (other.config.hidden, other.config.observe) == (SMALL.hidden, SMALL.observe)  # the file's own
+    other = build(changed(SMALL, init=str(path), hidden=(8,), observe=("qpos",)))
+    assert other.config.policy == replace(SMALL.policy, joints=PLANNED)  # the file's own
     learner = jax.tree.map(lambda x: x[0], trained.learners)
-    save_policy(tmp_path / "arm.npz", learner, replace(SMALL, joints=("elbow",)))
+    save_policy(tmp_path / "arm.npz", learner, changed(SMALL, joints=("elbow",)))
     with pytest.raises(UserError, match="planned joint 'elbow'"):
-        build(replace(SMALL, init=str(tmp_path / "arm.npz")))
-    save_policy(tmp_path / "one.npz", learner, replace(SMALL, joints=("knee",)))
+        build(changed(SMALL, init=str(tmp_path / "arm.npz")))
+    save_policy(tmp_path / "one.npz", learner, changed(SMALL, joints=("knee",)))
     with pytest.raises(UserError, match="another model, or for other"):
-        build(replace(SMALL, init=str(tmp_path / "one.npz"))).begin(1, KEY)
+        build(changed(SMALL, init=str(tmp_path / "one.npz"))).begin(1, KEY)
     with pytest.raises(UserError, match="cannot read a trained policy from this file"):
-        build(replace(SMALL, init=str(tmp_path / "none.npz")))
+        build(changed(SMALL, init=str(tmp_path / "none.npz")))
     with pytest.raises(UserError, match="env_steps=0"):
-        check_ppo(OptimizerConfig(ppo=replace(SMALL, env_steps=0)))
+        check_ranges(changed(SMALL, env_steps=0), "optimizer.ppo")
 
 
 def test_a_policy_acts_by_its_mode_or_by_samples():
     actions = {}
     for acts in ("mode", "sample"):
-        made = build(replace(SMALL, acts=acts))
+        made = build(changed(SMALL, acts=acts))
         start = jax.tree.map(lambda x: x[:1], made.pool)
         params = (made.begin(1, KEY)[0].normalizer, made.begin(1, KEY)[0].params.policy)
         runs = [
@@ -220,12 +219,12 @@ def test_the_policies_of_the_package_fit_their_settings(task: str, model: str, s
     ppo = policy_settings(config.ppo.init, config.ppo)
     held = load_policy(ppo.init, learning.init(ppo, learning.networks(ppo, sees, 14), sees, KEY))
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(held.params))
-    assert set(ppo.joints) <= set(model_adapter(model).planned_joints)  # 14 of 31 in the whole body
+    assert set(ppo.policy.joints) <= set(model_adapter(model).planned_joints)  # 14 of 31 in the whole body
 
 
 def test_a_policy_may_command_some_of_the_planned_joints(tiny):
     """The others are held at the posture: the same as a command of nothing for them."""
-    space = PostureSpace(MuscleConfig("torque", 2.0, 0.1), tiny.model, tiny.layout, PLANNED)
+    space = PostureSpace(laws.Torque(kp=2.0, kd=0.1), tiny.model, tiny.layout, PLANNED)
     qpos, rest = np.array([0.0, 0.4, 0.8]), np.full(tiny.model.nu, 0.1)
     whole, knee = (spaces.posture(space, tiny.physics, qpos, rest, 0.6, m) for m in (None, [1]))
     assert knee.size == 1
@@ -242,7 +241,7 @@ def test_what_no_plan_moves_is_turned_back_to_where_it_is_kept(tiny):
     qpos, back = np.array([0.0, 0.4, 0.9]), {}
     for kept in (True, False):
         space = PostureSpace(
-            MuscleConfig("torque", 10.0, 0.4),
+            laws.Torque(kp=10.0, kd=0.4),
             tiny.model,
             tiny.layout,
             ("hip",),

@@ -11,22 +11,19 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import optax
-import pytest
-
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
 import orbax.checkpoint as ocp
+import pytest
 from brax.training import types as brax_types
 from brax.training.acme import running_statistics, specs
 from brax.training.agents.ppo import losses
 
-from movlr_jax import load_task
 from movlr_jax._util.progress import interruptible
-from movlr_jax.control.config import OptimizerConfig
+from movlr_jax._util.settings import changed
+from movlr_jax.control.optimizers import Ppo
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.config import PpoConfig
-from movlr_jax.control.ppo.trainer import Ppo
+from movlr_jax.control.ppo.trainer import PpoTrainer
 from movlr_jax.control.ppo.training import CurveRecorder, Training
 from movlr_jax.control.ppo.update import Batch
 from movlr_jax.errors import UserError
@@ -35,7 +32,6 @@ from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks.simple import simple_task
-from movlr_jax.tasks.walking.terrain import GROUND
 
 CART = """<mujoco><option timestep="0.01"/><worldbody>
 <geom type="plane" size="9 9 1" pos="0 0 -1"/>
@@ -44,7 +40,8 @@ CART = """<mujoco><option timestep="0.01"/><worldbody>
 <body name="pole"><joint name="lean" axis="0 1 0" damping="1"/>
 <geom type="capsule" fromto="0 0 0 0 0 0.6" size="0.05" mass="5"/></body></body></worldbody>
 <actuator><motor name="push" joint="x" gear="100" ctrllimited="true" ctrlrange="-3 3"/></actuator></mujoco>"""
-SMALL = PpoConfig(
+SMALL = changed(
+    PpoConfig(),
     env_steps=4 * 8 * 6 * 2,
     envs=8,
     unroll=6,
@@ -86,12 +83,12 @@ def cart_task():
     return replace(made, over=lambda steps, first: np.abs(np.asarray(steps.qpos)[..., 1]) > 0.2)
 
 
-def build(config: PpoConfig = SMALL, physics: str = "native") -> Ppo:
-    return build_ppo(OptimizerConfig(name="ppo", sim_dt=0.01, ctrl_dt=0.02, ppo=config), cart_task(), physics)
+def build(config: PpoConfig = SMALL, physics: str = "native") -> PpoTrainer:
+    return build_ppo(Ppo(sim_dt=0.01, ctrl_dt=0.02, ppo=config), cart_task(), physics)
 
 
 @pytest.fixture(scope="module")
-def ppo() -> Ppo:
+def ppo() -> PpoTrainer:
     return build()
 
 
@@ -107,7 +104,7 @@ def data(
     seed: int, rows: int = 6, steps: int = 5
 ) -> tuple[PpoConfig, learning.PPONetworks, learning.Learner, Batch]:
     """A network, a learner whose statistics have seen something, and data that a policy nearby might have made."""
-    config = replace(SMALL, clip_observation=0.0)
+    config = changed(SMALL, clip_observation=0.0)
     network = learning.networks(config, 3, 2)
     learner = learning.init(config, network, 3, jax.random.key(seed))
     rng = np.random.default_rng(seed)
@@ -158,11 +155,11 @@ def test_the_loss_is_that_of_brax():
         transition,
         KEY,
         network,
-        entropy_cost=config.entropy,
-        discounting=config.discount,
-        gae_lambda=config.gae_lambda,
-        clipping_epsilon=config.clip,
-        vf_coefficient=config.value_loss,
+        entropy_cost=config.update.entropy,
+        discounting=config.update.discount,
+        gae_lambda=config.update.gae_lambda,
+        clipping_epsilon=config.update.clip,
+        vf_coefficient=config.update.value_loss,
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
     np.testing.assert_allclose(measures["policy_loss"], parts["policy_loss"], rtol=1e-5, atol=1e-6)
@@ -175,7 +172,7 @@ def test_the_learning_rate_follows_the_divergence(target: float, factor: float):
     """Updates that change the policy by more than twice the target make the next ones smaller, and the reverse."""
     _, network, _, batch = data(0)
     passes = {"epochs": 2, "minibatches": 2, "envs": 6}
-    config = replace(SMALL, clip_observation=0.0, target_kl=target, learning_rate=1e-3, **passes)
+    config = changed(SMALL, clip_observation=0.0, target_kl=target, learning_rate=1e-3, **passes)
     learner = learning.init(config, network, 3, jax.random.key(0))
     logits = network.policy_network.apply(learner.normalizer, learner.params.policy, batch.observation)
     actions = network.parametric_action_distribution
@@ -195,7 +192,7 @@ def test_advantages_of_an_episode_that_time_cut_short_worked_by_hand():
     1 + 0.5 * 4 - 2 = 1 and 1 + 0.5 * 6 - 4 = 0. Had the task ended it: delta_1 = 1 - 4 = -3, and
     delta_0 + 0.25 * -3 = 0.25: targets 2.25 and 1, advantages 1 + 0.5 * 1 - 2 = -0.5 and -3.
     """
-    config = replace(SMALL, discount=0.5, gae_lambda=0.5)
+    config = changed(SMALL, discount=0.5, gae_lambda=0.5)
     _, _, _, batch = data(1, rows=1, steps=3)
     batch = batch.replace(
         reward=jnp.array([[1.0, 1.0, 99.0]]),
@@ -235,7 +232,7 @@ def test_returns_are_measured_over_pieces_and_start_anew_at_the_end_of_an_episod
     """Two pieces of two steps of one simulation, gamma 0.5, rewards 1: G = 1, 1.5, 1.75, 1.875; ended in between,
     1, 1.5, 1, 1.5."""
     _, _, learner, batch = data(3, rows=2, steps=2)
-    config = replace(SMALL, discount=0.5, envs=1)
+    config = changed(SMALL, discount=0.5, envs=1)
     learner = learner.replace(returns=jnp.zeros(1))
     batch = batch.replace(reward=jnp.ones((2, 2)), valid=jnp.ones((2, 2), bool))
     on, scaled = learning.scaled(config, learner, batch)
@@ -386,7 +383,7 @@ def test_a_training_from_another_content_of_the_initial_policy_starts_anew(tmp_p
     file, recorder = tmp_path / "policy.npz", CurveRecorder([UPRIGHT], 96, 0.02)
 
     def begun(save: bool = False) -> bool:
-        config = replace(SMALL, init=str(file))
+        config = changed(SMALL, init=str(file))
         with Training(tmp_path / "run", [UPRIGHT], config, KEY) as training:
             if save:
                 training.save(1, np.ones(2), recorder)
@@ -495,11 +492,11 @@ def test_the_same_over_mjx(ppo):
 
 def test_it_learns():
     """From falling within 0.3 s to standing for two seconds, of two."""
-    config = replace(SMALL, env_steps=25_000, envs=32, unroll=10, unrolls=4, minibatches=4, epochs=4,
+    config = changed(SMALL, env_steps=25_000, envs=32, unroll=10, unrolls=4, minibatches=4, epochs=4,
                      learning_rate=2e-3, hidden=(32, 32), value_hidden=(32, 32), discount=0.97)  # fmt: skip
     task = replace(cart_task(), episode_s=2.0)
     told: list[str] = []
-    settings = OptimizerConfig(name="ppo", sim_dt=0.01, ctrl_dt=0.02, ppo=config)
+    settings = Ppo(sim_dt=0.01, ctrl_dt=0.02, ppo=config)
     trainer = build_ppo(settings, task, say=told.append)
     done = trainer.optimise([UPRIGHT], KEY)
     curve = done.learning[0]
@@ -548,8 +545,8 @@ def test_a_training_begins_in_the_middle_of_recorded_episodes_too(tmp_path: Path
             qvel=np.stack([steps, seed + steps], -1), act=np.zeros((5, 0)), ctrl=np.zeros((5, 1)),
             touch=np.zeros((5, 0)), touch_names=np.zeros(0, str),
         )  # fmt: skip
-    ppo = replace(SMALL, motions=(str(tmp_path),), motion_starts=2.5)
-    made = build_ppo(OptimizerConfig(name="ppo", ppo=ppo, sim_dt=0.01, ctrl_dt=0.02), cart_task())
+    ppo = changed(SMALL, motions=(str(tmp_path),), motion_starts=2.5)
+    made = build_ppo(Ppo(ppo=ppo, sim_dt=0.01, ctrl_dt=0.02), cart_task())
     pool = made.pool
     assert len(pool.time) == 8 + 20
     assert (pool.time[:8] == 0).all()
@@ -565,71 +562,6 @@ def test_a_training_begins_in_the_middle_of_recorded_episodes_too(tmp_path: Path
     ("file", "sentence"), [("", "no recorded episode there"), ("gone.npz", "gone.npz cannot be read")]
 )
 def test_recorded_episodes_that_are_not_there_are_told(tmp_path: Path, file: str, sentence: str):
-    ppo = replace(SMALL, motions=(str(tmp_path / file),))
+    ppo = changed(SMALL, motions=(str(tmp_path / file),))
     with pytest.raises(UserError, match=sentence):
-        build_ppo(OptimizerConfig(name="ppo", ppo=ppo, sim_dt=0.01, ctrl_dt=0.02), cart_task())
-
-
-@pytest.fixture(scope="module")
-def climber() -> Ppo:
-    """A training on stairs of four flights that begins on all of them."""
-    task = load_task("humanoid_stairs", model="humanoid", episode_s=1.0, levels=4)
-    ppo = replace(SMALL, observe=("gait", "joints"), starts=3, curriculum=True, noise=0.3, unroll=25)
-    return build_ppo(OptimizerConfig(name="ppo", ppo=ppo, sim_dt=0.005, ctrl_dt=0.02), task)
-
-
-def test_on_every_level_the_body_stands_on_a_landing(climber: Ppo):
-    """MuJoCo's own contacts: feet touch the landing before a flight exactly as they touch the floor at the start."""
-    model, data = climber.sim_physics.model, mujoco.MjData(climber.sim_physics.model)
-    assert climber.levels == 4
-    assert climber.pool.qpos.shape[0] == 12
-
-    def touching(qpos: np.ndarray) -> tuple[set[str], set[str], float]:
-        data.qpos = qpos
-        mujoco.mj_forward(model, data)
-        names = {model.geom(g).name for c in data.contact for g in (c.geom1, c.geom2)}
-        under = {name for name in names if name.startswith(GROUND)}
-        return under, names - under, float(data.contact.dist.min())
-
-    for level, top in enumerate([GROUND, f"{GROUND}/step2", f"{GROUND}/step5", f"{GROUND}/step8"]):
-        for i in range(3):
-            under, feet, gap = touching(climber.pool.qpos[3 * level + i])
-            _, first_feet, first_gap = touching(climber.pool.qpos[i])
-            assert under == {top}
-            assert feet == first_feet != set()
-            assert gap == pytest.approx(first_gap, abs=1e-5)
-
-
-def test_the_ground_gets_harder_after_episodes_without_a_fall(climber: Ppo):
-    """One level up, one down, none below the first; after the last one all levels in turn, by hand."""
-    fleet = climber._fleet(8)
-    np.testing.assert_array_equal(fleet.level, 0)
-    fleet = fleet.replace(level=np.array([0, 0, 1, 2, 3, 3, 3, 2]), episode=np.full(8, 6))
-    ended = np.array([1, 1, 1, 1, 1, 1, 0, 0], bool)
-    failed = np.array([0, 1, 1, 0, 0, 1, 0, 1], bool)
-    expected = [1, 0, 0, 3, (4 + 6) % 4, 2, 3, 2]
-    np.testing.assert_array_equal(climber._next_level(fleet, ended, failed), expected)
-
-
-def test_who_falls_begins_on_easier_ground_and_who_stands_on_harder(climber: Ppo):
-    """Four of eight bodies are thrown sideways; the others stand for the second that an episode lasts."""
-    learners, fleet = climber.begin(1, KEY)
-    fleet = fleet.replace(level=np.full(8, 2))
-    thrown = np.arange(8) < 4
-    qvel = np.array(fleet.state.qvel)
-    qvel[thrown, 1] = 6.0
-    fleet, fell = fleet.replace(state=fleet.state.replace(qvel=qvel)), np.zeros(8, bool)
-    params = (learners.normalizer, learners.params.policy)
-    for i in range(2):
-        segment, fleet = climber.collect(params, fleet, jax.random.fold_in(KEY, i), 1)
-        fell |= segment.terminated.any(axis=1)
-    np.testing.assert_array_equal(fell, thrown)
-    np.testing.assert_array_equal(fleet.level, np.where(thrown, 1, 3))
-    # m, on the landings before the second and the fourth flight
-    ahead = np.where(thrown, 1.4 + 0.25, 3.8 + 0.25)
-    np.testing.assert_allclose(np.asarray(fleet.state.qpos)[:, 0], ahead, atol=0.05)
-
-
-def test_ground_without_levels_has_no_curriculum():
-    with pytest.raises(UserError, match="cart has no harder ground to begin on"):
-        build(replace(SMALL, curriculum=True))
+        build_ppo(Ppo(ppo=ppo, sim_dt=0.01, ctrl_dt=0.02), cart_task())

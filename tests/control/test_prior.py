@@ -9,19 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
 from tiny_task import task as tiny_task
 
+from movlr_jax._util.settings import changed
 from movlr_jax.config.compose import compose
+from movlr_jax.control import muscle_controllers as laws
 from movlr_jax.control.build import build_optimizer, close
-from movlr_jax.control.config import OptimizerConfig
-from movlr_jax.control.mpc.mppi import MppiConfig
-from movlr_jax.control.muscle_controllers.actuation import MuscleConfig
-from movlr_jax.control.ppo.config import PpoConfig, PriorConfig
+from movlr_jax.control.mpc import rules
+from movlr_jax.control.optimizers import Mpc2, Ppo
+from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.policy_file import save_policy
-from movlr_jax.control.ppo.trainer import Ppo
+from movlr_jax.control.ppo.trainer import PpoTrainer
+from movlr_jax.control.settings import PriorConfig
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import reference_name
@@ -50,31 +49,35 @@ STEPS = 10
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> OptimizerConfig:
+def config(tmp_path_factory: pytest.TempPathFactory) -> Mpc2:
     """PPO from a policy that nobody has trained, but whose actions differ from state to state."""
-    config = OptimizerConfig(
-        name="ppo",
-        ctrl_dt=0.01,
-        plan_dt=0.005,
-        horizon_s=0.08,
-        knots=3,
-        mppi=MppiConfig(samples=1),
-        muscle=MuscleConfig("torque", kp=0.7, kd=0.05),
-        ppo=PpoConfig(env_steps=0, envs=2, starts=2, hidden=(16,), value_hidden=(16,), action="posture"),
-    )
-    ppo = build_optimizer(config, TASK)
-    assert isinstance(ppo, Ppo)
+    given = {
+        "ctrl_dt": 0.01,
+        "muscle": laws.Torque(kp=0.7, kd=0.05),
+        "ppo": changed(
+            PpoConfig(), env_steps=0, envs=2, starts=2, hidden=(16,), value_hidden=(16,), action="posture"
+        ),
+    }
+    ppo = build_optimizer(Ppo(**given), TASK)
+    assert isinstance(ppo, PpoTrainer)
     learners, _ = ppo.begin(1, jax.random.key(5))
     path = tmp_path_factory.mktemp("policy") / "policy_k00.npz"
     save_policy(path, jax.tree.map(lambda x: x[0], learners), ppo.config)
-    return replace(config, ppo=replace(config.ppo, init=str(path)), prior=PriorConfig(str(path)))
+    config = Mpc2(plan_dt=0.005, horizon_s=0.08, knots=3, mppi=rules.Mppi(samples=1), **given)
+    return replace(config, ppo=replace(config.ppo, init=str(path)), prior=PriorConfig(policy=str(path)))
 
 
-def planner(config: OptimizerConfig, **mppi: Any) -> OptimizerConfig:
-    return replace(config, name="mpc2", mppi=MppiConfig(**mppi))
+def planner(config: Mpc2, **mppi: Any) -> Mpc2:
+    return replace(config, mppi=rules.Mppi(**mppi))
 
 
-def episode(config: OptimizerConfig, programs: Any = (KICK,)) -> Trajectory:
+def policy(config: Mpc2) -> Ppo:
+    """Return the settings of the policy alone, without plans."""
+    names = ("ctrl_dt", "sim_dt", "ppo", "pd", "groups", "muscle")
+    return Ppo(**{name: getattr(config, name) for name in names})
+
+
+def episode(config: Mpc2 | Ppo, programs: Any = (KICK,)) -> Trajectory:
     """STEPS control steps under each program, all from the same start."""
     optimizer = build_optimizer(config, TASK)
     start = (np.repeat(x, len(programs), axis=0) for x in TASK.start(np.random.default_rng(3), 1))
@@ -83,16 +86,16 @@ def episode(config: OptimizerConfig, programs: Any = (KICK,)) -> Trajectory:
 
 
 @pytest.mark.slow
-def test_one_sample_is_the_policy(config: OptimizerConfig):
+def test_one_sample_is_the_policy(config: Mpc2):
     """Nothing is added: the same controls at every step as where the policy acts for itself."""
-    alone, beneath = episode(config), episode(planner(config, samples=1))
+    alone, beneath = episode(policy(config)), episode(planner(config, samples=1))
     assert np.ptp(alone.actions, axis=1).max() > 0.05, "a policy that holds still would say little"
     np.testing.assert_allclose(beneath.actions, alone.actions, atol=1e-5)
     np.testing.assert_allclose(beneath.steps.qpos, alone.steps.qpos, atol=1e-5)
 
 
 @pytest.mark.slow
-def test_rewards_together_are_each_alone(config: OptimizerConfig):
+def test_rewards_together_are_each_alone(config: Mpc2):
     """To rounding: XLA's matrix products on a CPU, in the network and the muscle controller, sum in an order that
     depends on the number of rows. On the same rollouts the rewards agree bit by bit (test_mpc2)."""
     setting, three = planner(config, samples=6), (KICK, RELAX, BEND)
@@ -108,7 +111,7 @@ def test_rewards_together_are_each_alone(config: OptimizerConfig):
 
 
 @pytest.mark.parametrize("acts", ["mode", "sample"])
-def test_plans_find_what_their_reward_asks_for(config: OptimizerConfig, acts: str):
+def test_plans_find_what_their_reward_asks_for(config: Mpc2, acts: str):
     """The knee bends further than under the policy alone, whose noise befalls rollouts and episode alike."""
     config = replace(config, ppo=replace(config.ppo, acts=acts))
     knee = [
@@ -118,11 +121,11 @@ def test_plans_find_what_their_reward_asks_for(config: OptimizerConfig, acts: st
     assert knee[1] > knee[0] + 0.02
 
 
-def test_a_plan_is_added_to_what_the_policy_commands(config: OptimizerConfig):
+def test_a_plan_is_added_to_what_the_policy_commands(config: Mpc2):
     """At each instant the controls of numbers + plan between its knots, held in [-1, 1]."""
     built: Any = build_optimizer(planner(config), TASK)
-    trained = build_optimizer(config, TASK)
-    assert isinstance(trained, Ppo)
+    trained = build_optimizer(policy(config), TASK)
+    assert isinstance(trained, PpoTrainer)
     space, physics, numbers = built.space, built.sim_physics, trained.acting()
     state = physics.start(*TASK.start(np.random.default_rng(1), 1))
     np.testing.assert_array_equal(space.held(state), np.zeros((1, 3, trained.space.size)))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from movlr_jax.control.mpc import mppi, rules
+from movlr_jax._util.parts import check_ranges
 from movlr_jax.control.mpc.knots import between
-from movlr_jax.control.mpc.mppi import MppiConfig, PlanDistribution
-from movlr_jax.control.mpc.rules import RISKS, RULES, STRATEGIES
+from movlr_jax.control.mpc.risk import RISKS
+from movlr_jax.control.mpc.rules import RULES, Mppi, PlanDistribution, PlanningRule, evosax, shift
+from movlr_jax.control.mpc.rules.base import colored
+from movlr_jax.control.mpc.rules.evosax import STRATEGIES
+from movlr_jax.errors import UserError
 
 LOWER, UPPER = jnp.array([-1.0, 0.0]), jnp.array([1.0, 2.0])
-BASE = MppiConfig(samples=20, temperature=0.3, sigma=0.1, sigma_min=0.01)
-PLAN = mppi.init(BASE, jnp.array([[0.2, 1.0], [0.0, 0.5], [-0.3, 1.5]]), LOWER, UPPER)
+SETTINGS = {"samples": 20, "temperature": 0.3, "sigma": 0.1, "sigma_min": 0.01}
 
 
 def drawn(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -24,30 +24,31 @@ def drawn(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return rng.uniform(LOWER, UPPER, (20, 3, 2)).astype("f"), rng.normal(size=20).astype("f")
 
 
+def rule(name: str, **settings) -> PlanningRule:
+    """Return a rule with those of the settings that it has."""
+    return RULES.read({"rule": name, **SETTINGS, **settings}, "optimizer.mppi")
+
+
+PLAN = rule("mppi").init(jnp.array([[0.2, 1.0], [0.0, 0.5], [-0.3, 1.5]]), LOWER, UPPER)
+
+
 def updated(name: str, samples, costs, **settings) -> PlanDistribution:
-    return RULES[name].update(replace(BASE, **settings), PLAN, samples, costs, LOWER, UPPER)
+    return rule(name, **settings).update(PLAN, samples, costs, LOWER, UPPER)
 
 
-def test_the_default_rule_is_mppi_bit_for_bit():
-    rule, key = RULES[MppiConfig().rule], jax.random.key(3)
-    assert (rule.update, rule.sample, MppiConfig().updates, MppiConfig().worlds) == (
-        mppi.update,
-        mppi.sample,
-        1,
-        1,
-    )
+def test_noise_of_mppi_is_normal_mixed_and_correlated_in_time():
+    mppi, key = rule("mppi", smooth=0.5), jax.random.key(3)
+    assert (Mppi().updates, Mppi().worlds) == (1, 1)
     mixing = np.linalg.cholesky([[1.0, 0.6], [0.6, 1.0]]).T.astype("f")
-    expected = mppi.colored(jax.random.normal(key, (20, 3, 2)) @ mixing, BASE.smooth)
-    assert (rule.noise(BASE, key, 20, (3, 2), mixing, 0) == expected).all()
-    knots = jnp.arange(8.0).reshape(4, 2)
-    assert (between(knots, jnp.float32(0.13), 0.4) == between(knots, jnp.float32(0.13), 0.4, "linear")).all()
+    expected = colored(jax.random.normal(key, (20, 3, 2)) @ mixing, 0.5)
+    assert (mppi.noise(key, (3, 2), mixing, 0) == expected).all()
 
 
 def test_predictive_sampling_takes_the_best_sample():
     samples, costs = drawn()
     costs[[4, 7]] = -np.inf, np.nan  # neither is a cost
     costs[11] = -9.0
-    new = updated("best", samples, costs)
+    new = updated("predictive_sampling", samples, costs)
     np.testing.assert_array_equal(new.mean, samples[11])
     np.testing.assert_array_equal(new.sigma, PLAN.sigma)
 
@@ -70,11 +71,11 @@ def test_dial_weighs_by_standardised_costs_and_anneals_its_noise():
     new = updated("dial", samples, costs, temperature=0.5)
     w = np.exp([2.0, -2.0]) / np.exp([2.0, -2.0]).sum()
     np.testing.assert_allclose(new.mean, w[0] * samples[0] + w[1] * samples[1], rtol=1e-5)
-    config, key = replace(BASE, anneal_updates=0.5, anneal_knots=0.8), jax.random.key(0)
-    plain = RULES["mppi"].noise(config, key, 4, (3, 2), np.eye(2, dtype="f"), 2)
-    noise = RULES["dial"].noise(config, key, 4, (3, 2), np.eye(2, dtype="f"), 2)
-    np.testing.assert_allclose(noise / plain, np.broadcast_to(0.25 * np.array([0.64, 0.8, 1.0])[:, None], (4, 3, 2)),
-                               rtol=1e-5)  # fmt: skip
+    key, given = jax.random.key(0), ((3, 2), np.eye(2, dtype="f"), 2)
+    plain = rule("mppi", samples=4).noise(key, *given)
+    noise = rule("dial", samples=4, anneal_updates=0.5, anneal_knots=0.8).noise(key, *given)
+    expected = np.broadcast_to(0.25 * np.array([0.64, 0.8, 1.0])[:, None], (4, 3, 2))
+    np.testing.assert_allclose(noise / plain, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", [n for n in RULES if n != "evosax"])
@@ -84,29 +85,24 @@ def test_without_a_finite_cost_a_plan_stays(name: str):
     np.testing.assert_array_equal(new.sigma, PLAN.sigma)
 
 
-def sought(rule: str, updates: int, **settings) -> float:
+def sought(name: str, updates: int, **settings) -> float:
     """Return how far from the least cost, a plan at (0.5, 1.2) everywhere, a rule ends."""
-    config, at = replace(BASE, rule=rule, updates=updates, sigma=0.2, **settings), jnp.array([0.5, 1.2])
-    plan = mppi.init(config, PLAN.mean, LOWER, UPPER)
-
-    @jax.jit
-    def asked(plan: PlanDistribution, noise):
-        return RULES[rule].sample(config, plan, plan.mean, plan.mean, noise, LOWER, UPPER)
-
-    update = jax.jit(lambda *given: RULES[rule].update(config, *given, LOWER, UPPER))
+    planning, at = rule(name, updates=updates, sigma=0.2, **settings), jnp.array([0.5, 1.2])
+    plan = planning.init(PLAN.mean, LOWER, UPPER)
+    ask = jax.jit(lambda plan, noise: planning.sample(plan, plan.mean, plan.mean, noise, LOWER, UPPER))
+    update = jax.jit(lambda *given: planning.update(*given, LOWER, UPPER))
     for number in range(updates):
-        noise = RULES[rule].noise(config, jax.random.key(number), 20, (3, 2), np.eye(2, dtype="f"), number)
-        samples = asked(plan, noise)
-        cost = jnp.sum(jnp.square(samples - at), axis=(1, 2)).at[0].set(jnp.inf if rule == "evosax" else 9.0)
+        samples = ask(plan, planning.noise(jax.random.key(number), (3, 2), np.eye(2, dtype="f"), number))
+        cost = jnp.sum(jnp.square(samples - at), axis=(1, 2)).at[0].set(jnp.inf if name == "evosax" else 9.0)
         plan = update(plan, samples, cost)
-    assert mppi.shift(plan, 0.1).state is None
+    assert shift(plan, 0.1).state is None
     return float(jnp.abs(plan.mean - at).max())
 
 
-@pytest.mark.parametrize("rule", [n for n in RULES if n != "evosax"])
-def test_updates_come_closer(rule: str):
-    more = {"mppi": {"adapt": 0.5, "temperature": 0.1}, "dial": {"anneal_updates": 0.9}}.get(rule, {})
-    assert sought(rule, 12, **more) < 0.7 * sought(rule, 1, **more)
+@pytest.mark.parametrize("name", [n for n in RULES if n != "evosax"])
+def test_updates_come_closer(name: str):
+    more = {"mppi": {"adapt": 0.5, "temperature": 0.1}, "dial": {"anneal_updates": 0.9}}.get(name, {})
+    assert sought(name, 12, **more) < 0.7 * sought(name, 1, **more)
 
 
 @pytest.mark.slow
@@ -119,22 +115,20 @@ def test_an_evolution_strategy_of_evosax_finds_it(strategy: str):
 def test_an_evolution_strategy_is_that_of_evosax():
     """One row at a time, with evosax alone: the planner asks with its state of before."""
     algorithms = pytest.importorskip("evosax.algorithms", reason="the extra evosax is not installed")
-    config, key = replace(BASE, rule="evosax"), jax.random.key(7)
-    rules._strategy.cache_clear()  # a planner makes it while it traces, and uses it in several traces
-    traced = jax.jit(
-        jax.vmap(lambda plan: rules.asked(config, plan, plan.mean, plan.mean, key, LOWER, UPPER))
-    )
-    traced(jax.tree.map(lambda x: x[None], PLAN))
+    mine, key = rule("evosax"), jax.random.key(7)
+    evosax._strategy.cache_clear()  # a planner makes it while it traces, and uses it in several traces
+    ask = lambda plan: mine.sample(plan, plan.mean, plan.mean, key, LOWER, UPPER)  # noqa: E731
+    jax.jit(jax.vmap(ask))(jax.tree.map(lambda x: x[None], PLAN))
     es = algorithms.CMA_ES(20, jnp.zeros(6))
     state = es.init(jax.random.key(0), (PLAN.mean / PLAN.sigma).ravel(), es.default_params)
     population, state = es.ask(key, state, es.default_params)
     plans = np.clip(np.asarray(population).reshape(20, 3, 2) * PLAN.sigma, LOWER, UPPER)
-    samples = rules.asked(config, PLAN, PLAN.mean, PLAN.mean, key, LOWER, UPPER)
+    samples = ask(PLAN)
     np.testing.assert_allclose(samples, plans, rtol=1e-5, atol=1e-6)
     costs = drawn()[1]
     flat = (plans / PLAN.sigma).reshape(20, -1)
     state, _ = es.tell(jax.random.key(0), flat, costs, state, es.default_params)
-    new = rules.told(config, PLAN, samples, costs, LOWER, UPPER)
+    new = mine.update(PLAN, samples, costs, LOWER, UPPER)
     np.testing.assert_allclose(
         new.mean, np.clip(state.mean.reshape(3, 2) * PLAN.sigma, LOWER, UPPER), rtol=1e-4
     )
@@ -158,3 +152,14 @@ def test_risks_by_hand():
     assert RISKS["worst"](costs, 0.5).tolist() == [6.0, np.inf]
     assert RISKS["cvar"](costs, 0.5).tolist() == [4.5, np.inf]
     assert RISKS["cvar"](jnp.asarray(costs), 0.1).tolist() == [6.0, np.inf]
+
+
+def test_settings_of_other_rules_are_ignored_and_unknown_ones_are_not():
+    """A record of an earlier version holds the settings of all rules."""
+    made = RULES.read({"rule": "best", "samples": 8, "anneal_knots": 0.5, "sigma": None}, "optimizer.mppi")
+    assert RULES.record(made) | {"samples": 8, "sigma": 0.1} == RULES.record(made)
+    assert RULES.name_of(made) == "predictive_sampling"
+    with pytest.raises(UserError, match=r"optimizer\.mppi\.anneal'; did you mean 'optimizer\.mppi\.anneal"):
+        RULES.read({"rule": "dial", "anneal": 0.5}, "optimizer.mppi")
+    with pytest.raises(UserError, match=r"optimizer\.mppi\.density=2: it must be more than 0 and at most 1"):
+        check_ranges(rule("mppi", density=2.0), "optimizer.mppi")

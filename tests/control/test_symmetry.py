@@ -11,14 +11,13 @@ import mujoco
 import numpy as np
 import pytest
 
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
+from movlr_jax._util.settings import changed
 from movlr_jax.config.compose import compose
 from movlr_jax.control.ppo import update as learning
-from movlr_jax.control.ppo.config import PpoConfig
+from movlr_jax.control.ppo.config import PolicyConfig, PpoConfig
 from movlr_jax.control.ppo.interface import action_space, observation
 from movlr_jax.control.ppo.observations import GAIT_MIRROR
-from movlr_jax.control.ppo.symmetry import (
+from movlr_jax.control.ppo.walking.symmetry import (
     Reflection,
     action_reflection,
     joint_reflection,
@@ -43,8 +42,8 @@ def walk() -> Task:
 
 
 @pytest.fixture(scope="module")
-def sees(walk: Task) -> PpoConfig:
-    return PpoConfig(observe=("gait", "joints"), action="posture", joints=walk.adapter.planned_joints)
+def sees(walk: Task) -> PolicyConfig:
+    return PolicyConfig(observe=("gait", "joints"), action="posture", joints=walk.adapter.planned_joints)
 
 
 def reflected(walk: Task, values: np.ndarray, address: str) -> np.ndarray:
@@ -60,7 +59,7 @@ def reflected(walk: Task, values: np.ndarray, address: str) -> np.ndarray:
     return made
 
 
-def test_a_reflected_body_is_seen_reflected(walk: Task, sees: PpoConfig):
+def test_a_reflected_body_is_seen_reflected(walk: Task, sees: PolicyConfig):
     """A body in motion, and the same one reflected, half a stride later."""
     model, rng = walk.model, np.random.default_rng(3)
     physics = NativePhysics(model, walk.layout, sim_dt=0.002, ctrl_dt=0.02)
@@ -91,7 +90,7 @@ def test_a_reflected_body_is_seen_reflected(walk: Task, sees: PpoConfig):
     physics.close()
 
 
-def test_reflecting_twice_changes_nothing(walk: Task, sees: PpoConfig):
+def test_reflecting_twice_changes_nothing(walk: Task, sees: PolicyConfig):
     x = jnp.asarray(np.random.default_rng(0).normal(size=19 + 28), jnp.float32)
     across = observation_reflection(sees, walk)
     np.testing.assert_array_equal(across(across(x)), x)
@@ -124,7 +123,7 @@ def test_legs_and_spine_of_other_bodies_are_reflected():
 
 
 def test_policies_and_values_are_symmetric_for_any_weights():
-    config = PpoConfig(hidden=(8,), value_hidden=(8,))
+    config = changed(PpoConfig(), hidden=(8,), value_hidden=(8,))
     seen = Reflection(np.array([1, 0, 2]), np.array([1.0, 1.0, -1.0], np.float32))
     acted = Reflection(np.array([1, 0]), np.array([-1.0, -1.0], np.float32))
     network = symmetric(learning.networks(config, 3, 2), seen, acted)
@@ -146,7 +145,7 @@ def test_policies_and_values_are_symmetric_for_any_weights():
 def test_a_reflected_robot_does_what_the_robot_does_on_the_other_side():
     """Actions and their reflection, from a symmetric start: 0.2 s later the feet have changed places."""
     config = compose(["+task=humanoid_walk", "optimizer=ppo", "optimizer.ppo.mirror=true"])
-    task, sees = task_of(config), replace(config.optimizer.ppo, observe=("gait", "joints"))
+    task, sees = task_of(config), replace(config.optimizer.ppo.policy, observe=("gait", "joints"))
     across = action_reflection(sees, task)
     qpos, qvel, act = (np.asarray(x)[:1] for x in task.start(np.random.default_rng(0), 1))
     qpos[:, 7:] = 0.0
@@ -167,7 +166,7 @@ def test_a_reflected_robot_does_what_the_robot_does_on_the_other_side():
 
 def test_a_motor_that_turns_the_other_way_has_the_other_sign():
     task = task_of(compose(["+task=humanoid_walk", "optimizer=ppo"]))
-    sees = replace(PpoConfig(), observe=("gait", "joints"))
+    sees = PolicyConfig(observe=("gait", "joints"))
     model = copy.copy(task.model)
     model.actuator_gear[:6, 0] *= -1.0  # of the left leg
     as_it_is, turned = (action_reflection(sees, replace(task, model=m)) for m in (task.model, model))
@@ -175,7 +174,7 @@ def test_a_motor_that_turns_the_other_way_has_the_other_sign():
     np.testing.assert_array_equal(turned.sign, -as_it_is.sign)
 
 
-def test_what_cannot_be_reflected_is_told(walk: Task, sees: PpoConfig):
+def test_what_cannot_be_reflected_is_told(walk: Task, sees: PolicyConfig):
     with pytest.raises(UserError, match="hip_flexion_l has no partner"):
         joint_reflection(("hip_flexion_l",), walk)
     with pytest.raises(UserError, match="gait and joints, not act"):

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-pytest.importorskip("brax", reason="the extra ppo is not installed")
-
 from test_posture import SMALL, STILL, build
 
-from movlr_jax.control.config import OptimizerConfig, check_ppo
+from movlr_jax._util.parts import check_ranges
+from movlr_jax._util.settings import changed
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.policy_file import policy_settings, save_policy
-from movlr_jax.control.ppo.teaching import divergence
+from movlr_jax.control.ppo.walking.teaching import divergence
 from movlr_jax.errors import UserError
 
 KEY = jax.random.key(2)
@@ -37,7 +34,7 @@ def test_divergence_is_what_samples_say():
 @pytest.mark.slow
 def test_a_policy_that_sees_less_learns_to_act_like_its_teacher(tmp_path: Path):
     """The teacher acts in a way of its own from where all joints are; the pupil sees the planned ones."""
-    teacher = build(replace(SMALL, observe=("qpos", "qvel")))
+    teacher = build(changed(SMALL, observe=("qpos", "qvel")))
     old = jax.tree.map(lambda x: x[0], teacher.begin(1, KEY)[0])
     layers = old.params.policy["params"]
     stronger = layers["hidden_1"] | {"kernel": 50.0 * layers["hidden_1"]["kernel"]}
@@ -46,7 +43,7 @@ def test_a_policy_that_sees_less_learns_to_act_like_its_teacher(tmp_path: Path):
     save_policy(Path(path), old, teacher.config)
     assert policy_settings(path, SMALL).observe == ("qpos", "qvel")
     said: list[str] = []
-    pupil = build(replace(SMALL, observe=("joints",), teacher=path, teach_steps=6 * 800), say=said.append)
+    pupil = build(changed(SMALL, observe=("joints",), teacher=path, teach_steps=6 * 800), say=said.append)
     assert pupil.observations == 4
     learner = jax.tree.map(lambda x: x[0], pupil.begin(1, KEY)[0])
     apart = [float(text.split()[-2]) for text in said]
@@ -74,10 +71,10 @@ def test_a_policy_that_sees_less_learns_to_act_like_its_teacher(tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_training_that_goes_on_is_not_taught_again(tmp_path: Path):
-    teacher = build(replace(SMALL, observe=("qpos", "qvel")))
+    teacher = build(changed(SMALL, observe=("qpos", "qvel")))
     path, said = tmp_path / "teacher.npz", []
     save_policy(path, jax.tree.map(lambda x: x[0], teacher.begin(1, KEY)[0]), teacher.config)
-    config = replace(SMALL, env_steps=80, observe=("joints",), teacher=str(path), teach_steps=240)
+    config = changed(SMALL, env_steps=80, observe=("joints",), teacher=str(path), teach_steps=240)
     first, again = (build(config, say=said.append).optimise([STILL], KEY, None, tmp_path) for _ in range(2))
     assert sum("KL divergence from the teacher" in text for text in said) == 6
     jax.tree.map(np.testing.assert_array_equal, first.learners.params, again.learners.params)
@@ -85,9 +82,9 @@ def test_a_training_that_goes_on_is_not_taught_again(tmp_path: Path):
 
 def test_a_teacher_that_cannot_be_read_is_told(tmp_path: Path):
     with pytest.raises(UserError, match=r"teacher=.*cannot read a trained policy"):
-        build(replace(SMALL, teacher=str(tmp_path / "none.npz")))
+        build(changed(SMALL, teacher=str(tmp_path / "none.npz")))
     np.savez(tmp_path / "old.npz", x=np.zeros(1))
     with pytest.raises(UserError, match="does not contain the observations of its policy"):
-        build(replace(SMALL, teacher=str(tmp_path / "old.npz")))
+        build(changed(SMALL, teacher=str(tmp_path / "old.npz")))
     with pytest.raises(UserError, match="leave one of them empty"):
-        check_ppo(OptimizerConfig(ppo=replace(SMALL, teacher="one", init="another")))
+        check_ranges(changed(SMALL, teacher="one", init="another"), "optimizer.ppo")

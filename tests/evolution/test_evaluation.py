@@ -15,7 +15,7 @@ from movlr_jax.engine.parts import task_and_optimizer
 from movlr_jax.evolution.evaluation import evaluate, measure, middle
 from movlr_jax.evolution.gates import merit
 from movlr_jax.evolution.pairwise import rank
-from movlr_jax.language.judges.metrics import MetricsJudge
+from movlr_jax.evolution.scripted.metrics import MetricsJudge
 from movlr_jax.records import Evaluation, Program, Trial
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.source import parse

@@ -31,11 +31,11 @@ def test_the_three_variants_differ_in_who_writes_and_who_watches():
     for config in (llm, vlm, whole):
         assert (config.candidates, config.generations) == (10, 5)
         assert config.method.temperature == 0.3
-        assert config.method.full == pytest.approx(1000 / 300, rel=0.01)
+        assert config.method.final_training == pytest.approx(1000 / 300, rel=0.01)
     assert (llm.method.feedback, llm.method.judge) == ("statistics", "score")
     assert vlm.method.feedback == whole.method.feedback == "descriptors"
     assert (llm.method.start, vlm.method.start) == ("canonical", "canonical")
-    assert base.method.full == llm.method.full
+    assert base.method.final_training == llm.method.final_training
     assert llm.method.weights == vlm.method.weights == whole.method.weights == (0.0, 1.0)
     assert base.method.weights is None, "the hand-written reward stays as it is"
 
@@ -48,8 +48,8 @@ def test_all_of_them_get_the_same_budget():
         ("rl_base", 1, 1),
         ("rl_llm", 3, 2),
     ]
-    with pytest.raises(UserError, match=r"method\.full=0\.5"):
-        compose(["+task=humanoid_walk", "method=rl_llm", "method.full=0.5"])
+    with pytest.raises(UserError, match=r"method\.final_training=0\.5"):
+        compose(["+task=humanoid_walk", "method=rl_llm", "method.final_training=0.5"])
     with pytest.raises(UserError, match=r"method\.weights=\[1\.0, 0\.0\]"):
         compose(["+task=humanoid_walk", "method.weights=[1,0]"])
 

@@ -11,7 +11,7 @@ import pytest
 from movlr_jax.language.base import ProposalRequest
 from movlr_jax.language.clients.answers import Program
 from movlr_jax.language.excerpt import MAX_CHARACTERS, mjcf_excerpt
-from movlr_jax.language.proposers.llm import ModelProposer, edit_talk
+from movlr_jax.language.proposer import ModelProposer, edit_talk
 from movlr_jax.tasks import Task, build_task
 
 

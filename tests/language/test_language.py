@@ -12,10 +12,10 @@ import pytest
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.evolution.scripted.metrics import MetricsCritic, MetricsJudge
+from movlr_jax.evolution.scripted.proposer import ScriptedProposer
+from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.language.base import Critique, Evaluation, ProposalRequest, TermAdvice
-from movlr_jax.language.judges.metrics import MetricsCritic, MetricsJudge
-from movlr_jax.language.proposers.scripted import ScriptedProposer
-from movlr_jax.language.proposers.terms import library
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.sandbox.genome import Genome, genome_of

@@ -28,7 +28,7 @@ from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.language.base import ProposalRequest
 from movlr_jax.language.clients.answers import program_in
 from movlr_jax.language.clients.call import Message
-from movlr_jax.language.proposers.llm import ModelProposer
+from movlr_jax.language.proposer import ModelProposer
 from movlr_jax.storage.archive import Archive
 
 both_kinds = pytest.mark.parametrize("kind", KINDS)

@@ -15,14 +15,15 @@ from scipy.spatial.transform import Rotation
 
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import ProgramError
+from movlr_jax.evolution.scripted.critics import ReflectionCritic
+from movlr_jax.language import critic as critics
+from movlr_jax.language import judge as judges
 from movlr_jax.language import prompts
+from movlr_jax.language import proposer as writers
 from movlr_jax.language.base import Critique, Evaluation, Loss, ProposalRequest, TermAdvice
 from movlr_jax.language.clients.answers import CritiqueForm, Descriptor, Descriptors
 from movlr_jax.language.clients.call import Media, Message
-from movlr_jax.language.critics.feedback import DescriptorCritic, ReflectionCritic
-from movlr_jax.language.judges import vlm as watchers
 from movlr_jax.language.media import Seen
-from movlr_jax.language.proposers import llm as writers
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
@@ -110,17 +111,17 @@ def messages(task: Task) -> dict[str, str]:
     later = ProposalRequest(2, task, best, CRITIQUE, (FIRST, best), 0, losses=LOSSES)
     broken = writers._Slot(SOURCE, "", "line 6: there is no body 'bottel'; did you mean 'bottle'?")
     client = ModelClient()
-    describing = DescriptorCritic(client, frames)  # pyright: ignore
+    describing = critics.DescriptorCritic(client, frames)  # pyright: ignore
     described = describing.criticise(task, BEST)
     seen = replace(LOSSES[0].candidate, description=describing.describe(task, [FIRST])[0])
-    watchers.ModelCritic(client, film).criticise(task, BEST)  # pyright: ignore
+    critics.ModelCritic(client, film).criticise(task, BEST)  # pyright: ignore
     reflection = ReflectionCritic().criticise(task, BEST)
     conversations = {
         "propose_first": writers.edit_talk(first),
         "propose_edit": writers.edit_talk(later)[1:],
         "repair": writers._repair_request(broken),
-        "judge_film": watchers.judge_question(film, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
-        "judge_frames": watchers.judge_question(frames, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
+        "judge_film": judges.judge_question(film, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
+        "judge_frames": judges.judge_question(frames, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
         "describe": client.questions[0].messages,
         "critique": client.questions[2].messages,
         "eureka_first": writers.eureka_talk(first)[1:],

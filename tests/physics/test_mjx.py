@@ -18,8 +18,8 @@ from tiny_task import task as tiny_task
 
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner
-from movlr_jax.control.config import OptimizerConfig
-from movlr_jax.control.mpc.mppi import MppiConfig
+from movlr_jax.control.mpc import rules
+from movlr_jax.control.optimizers import Mpc2
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.physics.choose import GRAPHS, choose, planning_physics
@@ -182,7 +182,7 @@ def rewards(generation: int) -> list[RewardProgram]:
 
 @pytest.fixture(scope="module")
 def planners():
-    task, settings = tiny_task(), OptimizerConfig(mppi=MppiConfig(samples=8), horizon_s=0.16)
+    task, settings = tiny_task(), Mpc2(mppi=rules.Mppi(samples=8), horizon_s=0.16)
     return {name: build_planner(settings, task, name) for name in ("native", "mjx")}
 
 

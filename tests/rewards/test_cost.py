@@ -15,8 +15,9 @@ import pytest
 import tiny_task
 from test_program import SOURCES, program, states
 
+from movlr_jax._util.settings import changed
 from movlr_jax.control.build import build_optimizer, scored_at_once
-from movlr_jax.control.config import OptimizerConfig
+from movlr_jax.control.optimizers import Mpc2, Mppi
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.rewards.cost import CHUNK_BYTES, FEWEST, Cost
@@ -313,7 +314,7 @@ def test_the_deadline_of_a_batch_is_of_its_size(tiny, held: RewardProgram):
 
 def test_a_late_candidate_is_an_entry_with_a_reason(held: RewardProgram):
     task = tiny_task.task()
-    config = OptimizerConfig(name="mppi", ctrl_dt=0.02, plan_dt=0.01, horizon_s=0.1)
+    config = Mppi(ctrl_dt=0.02, plan_dt=0.01, horizon_s=0.1)
     config = replace(config, mppi=replace(config.mppi, samples=16))
     planner = build_optimizer(config, task)
     planner.scorer = Scorer(task.layout, task.goals, deadline_s=3.0)
@@ -329,12 +330,15 @@ def test_a_late_candidate_is_an_entry_with_a_reason(held: RewardProgram):
 
 def test_the_batch_is_that_of_plans_of_training_or_of_an_episode():
     task = replace(tiny_task.task(), episode_s=4.0)
-    config = OptimizerConfig(ctrl_dt=0.016, horizon_s=0.4)
+    config = Mpc2(ctrl_dt=0.016, horizon_s=0.4)
     planned = replace(config, mppi=replace(config.mppi, samples=32))
     assert scored_at_once(planned, task) == 32 * 25
     worlds = replace(config.mppi, samples=32, worlds=3)
     assert scored_at_once(replace(config, mppi=worlds), task) == 3 * 32 * 25
     assert scored_at_once(replace(planned, mppi=replace(config.mppi, samples=2)), task) == 250
     assert (
-        scored_at_once(replace(config, name="ppo", ppo=PpoConfig(envs=8, unroll=10, unrolls=5)), task) == 400
+        scored_at_once(
+            replace(config, name="ppo", ppo=changed(PpoConfig(), envs=8, unroll=10, unrolls=5)), task
+        )
+        == 400
     )

@@ -15,9 +15,8 @@ import openai  # noqa: F401
 
 from movlr_jax.cli.search import main
 from movlr_jax.engine import parts  # noqa: F401
+from movlr_jax.language import judge, proposer  # noqa: F401
 from movlr_jax.language.clients import gemini, openai_compatible  # noqa: F401
-from movlr_jax.language.judges import vlm as watchers  # noqa: F401
-from movlr_jax.language.proposers import llm as writers  # noqa: F401
 
 
 def say(*words: object) -> None:

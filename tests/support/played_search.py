@@ -17,9 +17,9 @@ from movlr_jax.config.compose import compose
 from movlr_jax.engine.description import to_yaml
 from movlr_jax.evolution.context import Clock, SearchContext
 from movlr_jax.evolution.journal import CONFIRM
+from movlr_jax.evolution.scripted.metrics import MetricsCritic, MetricsJudge
 from movlr_jax.evolution.trials import trial_seed
 from movlr_jax.language.base import Judge, ProposalRequest
-from movlr_jax.language.judges.metrics import MetricsCritic, MetricsJudge
 from movlr_jax.records import Trial as Episode
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load

@@ -12,7 +12,7 @@ from moving import HOPPER, episode_of
 
 import movlr_jax as mj
 from movlr_jax._util.quantities import summary
-from movlr_jax.language.proposers.terms import library, reading
+from movlr_jax.evolution.scripted.terms import library, reading
 from movlr_jax.sandbox.source import parse
 from movlr_jax.tasks import Task, simple_task
 from movlr_jax.tasks.aims import Pointed

@@ -10,8 +10,8 @@ import pytest
 from made_gait import DT, WEIGHT, Gait, foot, replaced, walk, walker_of_boxes
 
 from movlr_jax.biomech.gait import events
+from movlr_jax.evolution.scripted.metrics import MetricsCritic
 from movlr_jax.language.base import Evaluation
-from movlr_jax.language.judges.metrics import MetricsCritic
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import joint_limit_fraction, joints_at_limit
 from movlr_jax.tasks.walking import biomechanics

@@ -13,7 +13,8 @@ from grasping import CTRL_DT, MODELS, built, episode, sound_starts, still, trian
 from seen import seen
 
 from movlr_jax.biomech.static_optimisation import StaticOptimiser
-from movlr_jax.control.mpc.mpc2 import MuscleConfig, PostureSpace
+from movlr_jax.control import muscle_controllers as laws
+from movlr_jax.control.mpc.mpc2 import PostureSpace
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.models import follow_couplings
@@ -271,7 +272,7 @@ def test_starts_are_the_same_for_the_same_seed(task: Task):
 def test_held_by_its_muscles_nothing_moves_for_half_a_second(any_task: Task):
     task, layout = any_task, any_task.layout
     physics = NativePhysics(task.model, layout, sim_dt=0.002, ctrl_dt=CTRL_DT, threads=2)
-    space = PostureSpace(MuscleConfig(), task.model, layout, task.adapter.planned_joints)
+    space = PostureSpace(laws.Linear(), task.model, layout, task.adapter.planned_joints)
     start = state = physics.start(*task.start(np.random.default_rng(0), 4))
     policy, target = space.policy(physics), space.held(start)[:, None]
     for _ in range(16):

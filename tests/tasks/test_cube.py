@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from grasping import CTRL_DT, MODELS, built, episode, sound_starts, still, triangles
 
-from movlr_jax.control.mpc.mpc2 import MuscleConfig, PostureSpace
+from movlr_jax.control import muscle_controllers as laws
+from movlr_jax.control.mpc.mpc2 import PostureSpace
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.physics.native import NativePhysics
@@ -126,7 +127,7 @@ def test_it_starts_clear_of_the_hand_and_on_its_stand(task):
 
 def test_held_by_its_muscles_nothing_moves_for_half_a_second(task):
     physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=CTRL_DT, threads=2)
-    space = PostureSpace(MuscleConfig(), task.model, task.layout, task.adapter.planned_joints)
+    space = PostureSpace(laws.Linear(), task.model, task.layout, task.adapter.planned_joints)
     start = state = physics.start(*task.start(np.random.default_rng(0), 2))
     policy, target = space.policy(physics), space.held(start)[:, None]
     for _ in range(16):

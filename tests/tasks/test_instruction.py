@@ -23,7 +23,7 @@ from movlr_jax.engine.tasks import task_of
 from movlr_jax.engine.tune import study_settings
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
-from movlr_jax.language.proposers.terms import library
+from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.report.data import read_run
 from movlr_jax.report.downloads import commands

@@ -10,7 +10,7 @@ from moving import ANY_MOTION, episode_of
 from seen import seen
 
 from movlr_jax.errors import UserError
-from movlr_jax.language.proposers.terms import library
+from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.models import MODELS, model_adapter
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.sandbox.genome import Genome

@@ -15,10 +15,10 @@ from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.evolution.scripted.metrics import MetricsJudge
+from movlr_jax.evolution.scripted.proposer import ScriptedProposer
+from movlr_jax.evolution.scripted.terms import library, reading
 from movlr_jax.language.base import Evaluation, ProposalRequest
-from movlr_jax.language.judges.metrics import MetricsJudge
-from movlr_jax.language.proposers.scripted import ScriptedProposer
-from movlr_jax.language.proposers.terms import library, reading
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.sandbox.genome import Genome
 from movlr_jax.sandbox.source import parse

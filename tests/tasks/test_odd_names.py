@@ -8,7 +8,7 @@ import pytest
 
 import movlr_jax as mj
 from movlr_jax.evolution.evaluation import make_probe
-from movlr_jax.language.proposers.terms import library
+from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.term import identifier, quoted
 from movlr_jax.sandbox.genome import Genome, genome_of

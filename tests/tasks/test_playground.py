@@ -18,7 +18,7 @@ from movlr_jax.config.overrides import expand
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
-from movlr_jax.language.proposers.terms import library
+from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.sandbox.genome import Genome
 from movlr_jax.sandbox.vet import Sandbox

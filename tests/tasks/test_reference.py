@@ -18,8 +18,8 @@ from movlr_jax.config.compose import compose
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import ProgramError, UserError
 from movlr_jax.evolution.evaluation import make_probe
+from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.language import prompts
-from movlr_jax.language.proposers.terms import library
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.rewards.state import State, reference_name

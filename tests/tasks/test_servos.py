@@ -12,7 +12,7 @@ import pytest
 import movlr_jax as mj
 from movlr_jax.control.mpc.knots import ControlSpace
 from movlr_jax.engine.evaluate import fingerprint
-from movlr_jax.language.proposers.terms import library
+from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task, simple_task
 from movlr_jax.tasks.base import shared_metrics

@@ -15,8 +15,8 @@ import pytest
 from movlr_jax._util.registry import Registry
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner
-from movlr_jax.control.config import OptimizerConfig
-from movlr_jax.control.mpc.mppi import MppiConfig
+from movlr_jax.control.mpc import rules
+from movlr_jax.control.optimizers import Mpc2
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.film import clip_of
 from movlr_jax.film.captions import Caption
@@ -69,7 +69,7 @@ def as_set(request: pytest.FixtureRequest) -> Task:
 def test_it_runs_is_measured_and_filmed(name, model):
     task = built(name, model)
     planned = "mpc2" if task.model.na else "mppi"
-    config = OptimizerConfig(planned, horizon_s=0.032, mppi=MppiConfig(samples=3, keep=3))
+    config = Mpc2(planned, horizon_s=0.032, mppi=rules.Mppi(samples=3, keep=3))
     planner = build_planner(config, task)
     verdicts = [Verdict("probe", None, 0.0, load(parse(s))) for s in (task.human_reward, task.initial_reward)]
     try:
@@ -141,7 +141,7 @@ def test_kept_joints_and_planned_joints_are_apart():
 def test_a_fall_ends_an_episode_and_what_others_do_meanwhile_does_not_matter():
     """Pushed over: the episode is cut at the fall, and its measures are those of the program alone."""
     task = build_task("stand", "myolegs", 3.0, {"push_m_s": 1.2, "push_s": 0.0})
-    config = OptimizerConfig(horizon_s=0.032, replan_every=4, mppi=MppiConfig(samples=3, keep=3))
+    config = Mpc2(horizon_s=0.032, replan_every=4, mppi=rules.Mppi(samples=3, keep=3))
     planner = build_planner(config, task)
     fold = 'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": -state.pos("head")[2]}\n'
     programs = [Verdict("probe", None, 0.0, load(parse(s))) for s in (task.human_reward, fold)]

@@ -14,7 +14,7 @@ import pytest
 from moving import episode_of
 
 import movlr_jax as mj
-from movlr_jax.language.proposers.terms import library
+from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import State
 from movlr_jax.rewards.term import Term

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import time
@@ -15,6 +14,7 @@ import jax
 import numpy as np
 
 from movlr_jax._util.machine import cache_dir, hardware, processor, versions
+from movlr_jax._util.settings import plain
 from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.physics.common import model_bytes
 from movlr_jax.sandbox.source import parse
@@ -87,7 +87,7 @@ def replan_seconds(planner: Planner, candidates: int, n: int) -> float | None:
         begun = time.perf_counter()
         jax.block_until_ready(controllers.replan(plan, start, start.step, home, key, key).mean)
         best = min(best, time.perf_counter() - begun) if i else best
-    return None if len(sized.parts.of(candidates, n)) > 1 else best
+    return None if len(sized.batches.of(candidates, n)) > 1 else best
 
 
 def _digest(planner: Planner, candidates: int) -> str:
@@ -95,5 +95,5 @@ def _digest(planner: Planner, candidates: int) -> str:
     model = model_bytes(planner.physics.model)  # pyright: ignore[reportAttributeAccessIssue]
     devices = [device.device_kind for device in jax.local_devices()]
     about: list[Any] = [hardware(), processor(), devices, versions(), planner.physics.name, candidates]
-    about += [dataclasses.asdict(planner.config), planner.horizon]
+    about += [plain(planner.config), planner.horizon]
     return hashlib.sha256(repr(about).encode() + model).hexdigest()[:16]

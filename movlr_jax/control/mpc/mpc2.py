@@ -7,6 +7,7 @@ controller that converts z to muscle excitations at every control step.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -17,7 +18,8 @@ import numpy as np
 from movlr_jax.biomech.muscles import moment_arms
 from movlr_jax.biomech.static_optimisation import StaticOptimiser, coupling_jacobian
 from movlr_jax.control.mpc.knots import between
-from movlr_jax.control.muscle_controllers.actuation import Actuation, Keeping, MuscleConfig
+from movlr_jax.control.muscle_controllers import MuscleLaw
+from movlr_jax.control.muscle_controllers.actuation import Actuation, Keeping
 from movlr_jax.models.adapter import follow_couplings, nominal_qpos, with_columns
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.state import Layout
@@ -65,7 +67,7 @@ class PostureSpace:
 
     def __init__(
         self,
-        config: MuscleConfig,
+        law: MuscleLaw,
         model: mujoco.MjModel,
         layout: Layout,
         planned: Sequence[str],
@@ -78,25 +80,25 @@ class PostureSpace:
     ):
         """kept: joint -> rad, fixed targets of joints outside the plan. knots: postures of a plan over horizon_s."""
         kept = kept or {}
-        self.config, self._model, self.knots, self.horizon_s = config, model, knots, horizon_s
+        self.law, self._model, self.knots, self.horizon_s = law, model, knots, horizon_s
         self.spline = spline
         self.names = tuple(planned)
-        self.actuation = Actuation(config, model, layout, planned)
-        self.qpos, self._dofs = self.actuation.qpos, self.actuation.dofs
+        self.actuation = Actuation(law, model, layout, planned)
+        self.qpos, self.dofs = self.actuation.qpos, self.actuation.dofs
         self._kept = np.array([model.joint(name).qposadr[0] for name in kept], int)
         self._kept_at = np.array(list(kept.values()))
         self._held = np.array([model.joint(name).dofadr[0] for name in kept], int)
-        self.static = StaticOptimiser(model, np.concatenate([self._dofs, self._held]))
+        self.static = StaticOptimiser(model, np.concatenate([self.dofs, self._held]))
         self.mixing = synergy_mixing(planned, synergies, share)
         self.lower, self.upper = self.actuation.lower, self.actuation.upper
         self._data = mujoco.MjData(model)
         self._last: tuple[bytes, np.ndarray] | None = None  # a state and its static feed-forward
         self._arms: tuple[bytes, np.ndarray] | None = None  # a state and its moment arms
-        self._targets_on_device = jax.jit(self._targets)
+        self._targets_on_device = jax.jit(self._filled)
 
     def lengths(self, physics: Physics, qpos: np.ndarray, postures: np.ndarray) -> np.ndarray:
         """Return muscle lengths [S, nu] m at `postures` [S, nz] rad of the planned joints, the others at `qpos`."""
-        return np.asarray(physics.lengths(self._targets(qpos[None], postures[None, :, None])))
+        return np.asarray(physics.lengths(self.targets(qpos[None], postures[None, :, None])))
 
     def keeping(self, physics: Physics, qpos: np.ndarray) -> Keeping | None:
         """Return the kept joints with their moment arms at `qpos` [nq], or None if there are none."""
@@ -125,20 +127,12 @@ class PostureSpace:
         Plans on a device stay there.
         """
         now, device, n = np.asarray(state.qpos), isinstance(plans, jax.Array), plans.shape[1]
-        hold, wanted = self._hold(now), self.actuation.law.target
-        qpos, targets = (
-            (jnp.asarray(now, jnp.float32), self._targets_on_device) if device else (now, self._targets)
-        )
-        known: dict[str, Any] = {"posture": plans.reshape(-1, plans.shape[-1])}
-        if "moment" in wanted:
-            known["length"], moment = physics.kinematics(targets(qpos, plans))
-            known["moment"] = moment[:, :, self._dofs]
-        elif "length" in wanted:
-            known["length"] = physics.lengths(targets(qpos, plans))
-        target = {name: known[name].astype(np.float32) for name in wanted}
+        qpos = jnp.asarray(now, jnp.float32) if device else now
+        wanted = self.law.target(_Targets(self, physics, qpos, plans))
+        target = {name: value.astype(np.float32) for name, value in wanted.items()}
         place = jnp.asarray if device else np.asarray
-        params: dict[str, Any] = {"target": target, "hold": place(hold).repeat(n, axis=0)}
-        if self.actuation.law.arms:
+        params: dict[str, Any] = {"target": target, "hold": place(self._hold(now)).repeat(n, axis=0)}
+        if self.law.arms:
             params["moment"] = place(self._moments(now)).repeat(n, axis=0)
         if self.knots > 1:
             rows = len(now) * n
@@ -148,7 +142,7 @@ class PostureSpace:
 
     def _hold(self, qpos: np.ndarray) -> np.ndarray:
         """Return the static feed-forward [R, nu] at `qpos` [R, nq], float32, computed once for plans and action."""
-        if not self.config.hold:
+        if not self.law.hold:
             return np.zeros((len(qpos), self._model.nu), np.float32)
         if self._last is None or self._last[0] != qpos.tobytes():
             self._last = qpos.tobytes(), np.array([self.static(q) for q in qpos], np.float32)
@@ -161,22 +155,50 @@ class PostureSpace:
         """
         if self._arms is None or self._arms[0] != qpos.tobytes():
             moment = moment_arms(self._model, self._data, qpos)
-            follow = coupling_jacobian(self._model, self._dofs, qpos).astype(np.float32)
+            follow = coupling_jacobian(self._model, self.dofs, qpos).astype(np.float32)
             self._arms = qpos.tobytes(), (moment @ follow).astype(np.float32)
         return self._arms[1]
 
-    def _targets(self, qpos: Array, plans: Array) -> Any:
+    def targets(self, qpos: Array, plans: Array) -> Any:
         """Return the target postures [R * n * knots, nq] of `plans` [R, n, knots, nz] from `qpos` [R, nq]."""
+        return (self._targets_on_device if isinstance(plans, jax.Array) else self._filled)(qpos, plans)
+
+    def _filled(self, qpos: Array, plans: Array) -> Any:
         rows, n, knots = plans.shape[:3]
         target = with_columns(qpos.repeat(n * knots, axis=0), self.qpos, plans.reshape(rows * n * knots, -1))
         return follow_couplings(self._model, with_columns(target, self._kept, self._kept_at))
 
 
-def posture_space(config: MuscleConfig, task: Task, **settings: Any) -> PostureSpace:
+class _Targets:
+    """Target postures of plans, as `TargetPostures`; one call of physics computes what a law reads."""
+
+    def __init__(self, space: PostureSpace, physics: Physics, qpos: Array, plans: Array):
+        self._space, self._physics, self._qpos, self._plans = space, physics, qpos, plans
+
+    @property
+    def posture(self) -> Array:
+        return self._plans.reshape(-1, self._plans.shape[-1])
+
+    @property
+    def length(self) -> Array:
+        if "_kinematics" in vars(self):  # for the moment arms
+            return self._kinematics[0]
+        return self._physics.lengths(self._space.targets(self._qpos, self._plans))
+
+    @property
+    def moment(self) -> Array:
+        return self._kinematics[1][:, :, self._space.dofs]
+
+    @cached_property
+    def _kinematics(self) -> tuple[Array, Array]:
+        return self._physics.kinematics(self._space.targets(self._qpos, self._plans))
+
+
+def posture_space(law: MuscleLaw, task: Task, **settings: Any) -> PostureSpace:
     """Return the posture space of the task's model. Kept joints stay at their angles in the nominal posture."""
     model, adapter = task.model, task.adapter
     nominal = nominal_qpos(model, adapter)
     kept = {name: float(nominal[model.joint(name).qposadr[0]]) for name in adapter.kept_joints}
     return PostureSpace(
-        config, model, task.layout, adapter.planned_joints, adapter.synergies, kept=kept, **settings
+        law, model, task.layout, adapter.planned_joints, adapter.synergies, kept=kept, **settings
     )

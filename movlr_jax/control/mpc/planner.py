@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.episode import Loop, fold_in, play
-from movlr_jax.control.mpc import mppi
-from movlr_jax.control.mpc.parts import Parts
-from movlr_jax.control.mpc.rules import RISKS, RULES
+from movlr_jax.control.mpc.batches import Batches
+from movlr_jax.control.mpc.risk import RISKS
+from movlr_jax.control.mpc.rules import PlanDistribution, shift
+from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.tasks import Task
@@ -48,7 +48,7 @@ class Planner:
 
     def __init__(
         self,
-        config: OptimizerConfig,
+        config: PlanningSettings,
         task: Task,
         space: PlanSpace,
         physics: Physics,
@@ -59,10 +59,10 @@ class Planner:
         self.physics, self.sim_physics, self.scorer = physics, sim_physics, Scorer(task.layout, task.data)
         self.notes: Mapping[str, Any] = {}
         self.horizon = plan_steps(config.horizon_s, physics.ctrl_dt)
-        self.parts = Parts(physics, self.horizon, say, config.mppi.worlds)
+        self.batches = Batches(physics, self.horizon, say, config.mppi.worlds)
         # one policy object per physics, created once: physics compiles per policy and shape
         self.plan_policy, self.sim_policy = space.policy(physics), space.policy(sim_physics)
-        lower, upper, settings = jnp.asarray(space.lower), jnp.asarray(space.upper), config.mppi
+        lower, upper, rule = jnp.asarray(space.lower), jnp.asarray(space.upper), config.mppi
         self.traces: Counter[str] = Counter()
 
         def compiled(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,31 +74,10 @@ class Planner:
 
             return jax.jit(traced)
 
-        rule, self.risk = (
-            RULES.get_or_raise(settings.rule),
-            RISKS[settings.risk],
-        )
+        self.risk = RISKS[rule.risk]
 
-        @partial(jax.jit, static_argnums=4)
-        def sample(plan: mppi.PlanDistribution, held: Array, home: Array, key: jax.Array, turn: int) -> Array:
-            """Return plans [R, N, knots, dims] of R rows, with the same noise for all of them.
-
-            key: one key, or the keys [E] of E trials; row r then has the noise of trial r % E.
-            """
-            self.traces["sample"] += 1
-
-            def noise(key: jax.Array) -> Any:
-                return rule.noise(settings, key, settings.samples, home.shape[1:], space.mixing, turn)
-
-            def draw(plan: mppi.PlanDistribution, held: Array, home: Array, noise: Any) -> Array:
-                return rule.sample(settings, plan, held, home, noise, lower, upper)
-
-            if not key.ndim:
-                return jax.vmap(draw, in_axes=(0, 0, 0, None))(plan, held, home, noise(key))
-            return jax.vmap(draw)(plan, held, home, jax.vmap(noise)(key)[jnp.arange(len(home)) % len(key)])
-
-        self.sample = sample
-        self.init = compiled("init", lambda mean: mppi.init(settings, mean, lower, upper))
+        self.sample = self._sampler(lower, upper)
+        self.init = compiled("init", lambda mean: rule.init(mean, lower, upper))
         xp = physics.xp
         # functions on NumPy arrays are not compiled
         jit = jax.jit if xp is jnp else lambda function, **_: function
@@ -107,8 +86,33 @@ class Planner:
         self.add = jit(partial(jax.tree.map, xp.add))
         self.costs_of = jit(partial(_costs, xp), static_argnums=2)
         elapsed = min(1.0, config.replan_every / self.horizon)
-        self.shift = compiled("shift", lambda plan: mppi.shift(plan, elapsed, config.spline))
-        self.update = compiled("update", lambda plan, z, c: rule.update(settings, plan, z, c, lower, upper))
+        self.shift = compiled("shift", lambda plan: shift(plan, elapsed, config.spline))
+        self.update = compiled("update", lambda plan, z, c: rule.update(plan, z, c, lower, upper))
+
+    def _sampler(self, lower: Array, upper: Array) -> Callable[..., Array]:
+        """Return the function that draws the samples of all rows, compiled."""
+        rule, mixing = self.config.mppi, self.space.mixing
+
+        @partial(jax.jit, static_argnums=4)
+        def sample(plan: PlanDistribution, held: Array, home: Array, key: jax.Array, turn: int) -> Array:
+            """Return plans [R, N, knots, dims] of R rows, with the same noise for all of them.
+
+            key: one key, or the keys [E] of E trials; row r then has the noise of trial r % E.
+            """
+            self.traces["sample"] += 1
+
+            def noise(key: jax.Array) -> Any:
+                _, knots, dims = home.shape
+                return rule.noise(key, (knots, dims), mixing, turn)
+
+            def draw(plan: PlanDistribution, held: Array, home: Array, noise: Any) -> Array:
+                return rule.sample(plan, held, home, noise, lower, upper)
+
+            if not key.ndim:
+                return jax.vmap(draw, in_axes=(0, 0, 0, None))(plan, held, home, noise(key))
+            return jax.vmap(draw)(plan, held, home, jax.vmap(noise)(key)[jnp.arange(len(home)) % len(key)])
+
+        return sample
 
     @property
     def steps_done(self) -> int:
@@ -172,13 +176,13 @@ class PlannedControllers:
 
     def replan(
         self,
-        plan: mppi.PlanDistribution,
+        plan: PlanDistribution,
         state: SimState,
         initial: Step,
         home: Array,
         noise_key: jax.Array,
         plan_key: jax.Array,
-    ) -> mppi.PlanDistribution:
+    ) -> PlanDistribution:
         """Return the next plan of every row [R] of `state`, after the `updates` of the settings.
 
         noise_key: one key, or the keys [E] of E trials. initial [R]: first step of the episode. home
@@ -191,13 +195,13 @@ class PlannedControllers:
 
     def _updated(
         self,
-        plan: mppi.PlanDistribution,
+        plan: PlanDistribution,
         state: SimState,
         initial: Step,
         home: Array,
         keys: tuple[jax.Array, jax.Array],
         number: int,
-    ) -> mppi.PlanDistribution:
+    ) -> PlanDistribution:
         """Return the plan of every row after one update: sample, roll out, score, update. See `replan`."""
         noise_key, plan_key = keys
         p, n, xp = self.planner, self.planner.config.mppi.samples, self.planner.physics.xp
@@ -209,7 +213,7 @@ class PlannedControllers:
                 self.counted[:] = counted
             return self.costs(plans[:, part], state, initial, plan_key)
 
-        costs = p.parts.run(len(state.time), n, costs_of)
+        costs = p.batches.run(len(state.time), n, costs_of)
         cost = costs[0] if len(costs) == 1 else xp.concatenate(costs, axis=1)
         return p.update(plan, plans, cost)
 

@@ -1,91 +1,78 @@
-"""Resolve joint torques into muscle activations: bounded least squares by a few gradient steps per control step."""
+"""Joint torques of a PD controller, resolved into muscle activations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from movlr_jax._util.parts import setting
+from movlr_jax.biomech.muscles import MuscleParams
+from movlr_jax.control.muscle_controllers.law import Body, MuscleLaw, Muscles, TargetPostures
+from movlr_jax.control.muscle_controllers.least_squares import resolve
 from movlr_jax.types import Array
 
-_EFFORT = (
-    1e-3  # weight of squared activations relative to squared torque errors (in units of the joint's strength)
-)
-_SMALL, _LARGEST = (
-    2**12,
-    2**14,
-)  # entries of a matrix that 4 and 8 warps of a GPU can keep in registers while they iterate
 
+@dataclass(frozen=True, kw_only=True)
+class Torque(MuscleLaw):
+    """Torques tau = S (kp (z - q) - kd dq/dt) in all muscles at once, by bounded least squares (`least_squares`).
 
-def resolve(reach: Array, target: Array, rest: Array, iterations: int = 24) -> jax.Array:
-    """Return activations [nu] in [0, 1] whose torques relative to those of `rest` [nu] are closest to `target` [nj].
-
-    min_a |B (a - rest) - target|^2 + 0.001 |a - rest|^2, 0 <= a <= 1, by accelerated projected gradients (Beck and
-    Teboulle, 2009). reach [nj, nu] is B: torque per activation. Muscles only pull, so a torque in one direction
-    relaxes the antagonists first.
-
-    On an NVIDIA GPU all iterations are one kernel; as operations of XLA they are six kernels each.
+    S is the sum of the maximum torques of all muscles of a joint.
     """
-    descend = partial(_descend, iterations=iterations)
-    if jax.default_backend() != "gpu" or _padded(reach.shape[0]) * _padded(reach.shape[1]) > _LARGEST:
-        return descend(reach, target, rest)
-    one_kernel = partial(in_one_kernel, iterations=iterations)
-    arguments = (jnp.asarray(reach), jnp.asarray(target), jnp.asarray(rest))
-    return jax.lax.platform_dependent(*arguments, cuda=one_kernel, default=descend)
 
-
-def in_one_kernel(
-    reach: jax.Array, target: jax.Array, rest: jax.Array, iterations: int, interpret: bool = False
-) -> jax.Array:
-    """Return what `resolve` returns, from one kernel of Pallas per row. `interpret` runs it on any device."""
-    from jax.experimental import pallas as pl
-    from jax.experimental.pallas import triton
-
-    def kernel(reach: Any, target: Any, rest: Any, found: Any) -> None:
-        found[...] = _descend(reach[...], target[...], rest[...], iterations, _sum_of_products)
-
-    # a kernel's arrays have powers of two as sizes; zeros stay zero
-    joints, muscles = (_padded(n) - n for n in reach.shape)
-    padded = (
-        jnp.pad(reach, ((0, joints), (0, muscles))),
-        jnp.pad(target, (0, joints)),
-        jnp.pad(rest, (0, muscles)),
+    kp: float = setting(5.0, "1/rad; stiffness, in maximum torques", least=0)
+    kd: float = setting(0.2, "s/rad; damping", least=0)
+    iterations: int = setting(24, "gradient steps; joints with more muscles need more", least=1)
+    held: float = setting(
+        1.0, "stiffness of joints that a policy holds, relative to those that it commands", least=0
     )
-    shape = jax.ShapeDtypeStruct(padded[2].shape, padded[2].dtype)
-    how = triton.CompilerParams(num_warps=4 if padded[0].size <= _SMALL else 8, num_stages=1)
-    call = pl.pallas_call(kernel, out_shape=shape, compiler_params=how, interpret=interpret)
-    return call(*padded)[: rest.shape[0]]
+    arms: ClassVar[bool] = True
 
+    def target(self, at: TargetPostures) -> dict[str, Array]:
+        return {"posture": at.posture}
 
-Product = Callable[[Any, Any, int], Any]  # (matrix, vector, axis of the matrix to sum over) -> vector
+    def activation(self, body: Body, params: Any, target: Any, now: Muscles) -> jax.Array:
+        """Return activations [nu] in [0, 1], which also hold the joints of the optional params["kept"]."""
+        q, qd = now.view.qpos[body.qpos], now.view.qvel[body.dofs]
+        activation = self.resolved(body.muscles, params, target, now.pull, q, qd)
+        return self._keeping(body, params, target, now, activation) if "kept" in params else activation
 
+    def resolved(
+        self, p: MuscleParams, params: Any, target: Any, pull: Array, q: Array, qd: Array
+    ) -> jax.Array:
+        """Return activations [nu] that move joints at q [nz] rad, qd [nz] rad/s to target["posture"] [nz] rad.
 
-def _product(matrix: Any, vector: Any, axis: int) -> Any:
-    return matrix @ vector if axis else matrix.T @ vector
+        pull [nu] N is the force of each muscle per activation. params["moment"] [nu, nz] m are the moment arms, and
+        params["hold"] [nu] the activations that hold the posture, both at the start of the plan or at the current
+        posture of a policy. The optional params["stiffness"] [nz] multiplies kp, and its root kd, which keeps damping
+        ratios.
+        """
+        moment = params["moment"]
+        strength = p.peak_force @ jnp.abs(moment) + 1e-6
+        stiffness = jnp.asarray(params.get("stiffness", 1.0))
+        torque = stiffness * self.kp * (target["posture"] - q) - jnp.sqrt(stiffness) * self.kd * qd
+        return resolve((moment * pull[:, None] / strength).T, torque, params["hold"], self.iterations)
 
+    def _keeping(
+        self, body: Body, params: Any, target: Any, now: Muscles, activation: jax.Array
+    ) -> jax.Array:
+        """Replace the `activation` [nu] of muscles that cross the joints of params["kept"], to hold these too.
 
-def _sum_of_products(matrix: Any, vector: Any, axis: int) -> Any:
-    return jnp.sum(matrix * (vector[None, :] if axis else vector[:, None]), axis=axis)
+        These muscles may also cross planned joints.
+        """
+        kept, view = params["kept"], now.view
+        of = kept.muscles
+        moment = jnp.concatenate([params["moment"], kept.moment], axis=1)[of]
+        q = view.qpos[np.append(body.qpos, kept.qpos)]
+        qd = view.qvel[np.append(body.dofs, kept.dofs)]
+        stiffness = jnp.append(params["stiffness"], jnp.full(len(kept.at), self.held))
+        mine = {"moment": moment, "hold": params["hold"][of], "stiffness": stiffness}
+        whole = {"posture": jnp.append(target["posture"], kept.at)}
+        muscles = jax.tree.map(lambda x: x[of], body.muscles)
+        return activation.at[of].set(self.resolved(muscles, mine, whole, now.pull[of], q, qd))
 
-
-def _descend(reach: Any, target: Any, rest: Any, iterations: int, product: Product = _product) -> jax.Array:
-    step = 1.0 / (jnp.sum(jnp.square(reach)) + _EFFORT)
-
-    def descend(_: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        activation, ahead, t = carry
-        error = product(reach, ahead - rest, 1) - target
-        slope = product(reach, error, 0) + _EFFORT * (ahead - rest)
-        new = jnp.clip(ahead - step * slope, 0.0, 1.0)
-        grown = 0.5 * (1 + jnp.sqrt(1 + 4 * t * t))
-        return new, new + (t - 1) / grown * (new - activation), grown
-
-    start = jnp.asarray(rest)
-    return jax.lax.fori_loop(0, iterations, descend, (start, start, jnp.ones(())))[0]
-
-
-def _padded(n: int) -> int:
-    """Return the smallest power of two that is at least `n`."""
-    return 1 << max(n - 1, 0).bit_length()
+    def stiffness(self, commanded: Array) -> Array:
+        return jnp.where(commanded, jnp.float32(1.0), jnp.float32(self.held))

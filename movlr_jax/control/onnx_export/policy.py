@@ -16,14 +16,14 @@ from movlr_jax.storage.writing import write_atomically
 from movlr_jax.types import Step
 
 if TYPE_CHECKING:
-    from movlr_jax.control.ppo.trainer import Ppo
+    from movlr_jax.control.ppo.trainer import PpoTrainer
 
 # inputs of the graph: arrays of mjData, and their sizes in mjModel. ctrl holds the control of the step before
 INPUTS = {"time": None, "qpos": "nq", "qvel": "nv", "act": "na", "sensordata": "nsensordata", "ctrl": "nu"}
 OUTPUT = "action"
 
 
-def export_policy(ppo: Ppo, path: Path) -> list[Path]:
+def export_policy(ppo: PpoTrainer, path: Path) -> list[Path]:
     """Write the policy of `ppo.config.init` to `path` (.onnx) and its model next to it (.mjb). Return both paths.
 
     The graph holds the observation with its statistics, the network, and the map from actions to controls, which for

@@ -13,8 +13,8 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.geometry import fit_geometry
-from movlr_jax.biomech.static_optimisation import StaticOptimiser
 from movlr_jax.biomech.world import up_of
+from movlr_jax.control.muscle_controllers import LAWS
 from movlr_jax.control.ppo.config import PdConfig
 from movlr_jax.control.ranges import control_ranges
 from movlr_jax.errors import UserError
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 Observe = Callable[[Step], jax.Array]  # observation [no] of one simulation
 _LEAST_REACH = 1e-3  # rad
 _LEAST = 0.02  # smallest resting excitation of a muscle, so that a policy can also decrease it
+
+
+class _Targets(NamedTuple):
+    """One target posture, as `TargetPostures`."""
+
+    posture: Array
+    length: Array
+    moment: Array
 
 
 class Targets(NamedTuple):
@@ -140,10 +148,8 @@ def controls(model: mujoco.MjModel, rest: np.ndarray) -> ActionSpace:
 def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSpace:
     """Return the action space of joint targets around `posture` [nq], tracked by PD at every simulation step.
 
-    p_d = p0 + beta a;  tau = tau0 + kp (p_d - p) - kd p', clipped to the limits of the motor. With
-    config.about=present, p0 is the posture at the time of the action. With config.feed_forward, tau0 are the torques
-    that hold `posture`, else 0. Motors become servos in a copy of the model; existing servos keep their gains. Raises
-    UserError if an actuator does not act on a hinge or slide.
+    p_d = p0 + beta a;  tau = kp (p_d - p) - kd p', clipped to the limits of the motor. Motors become servos in a copy
+    of the model; existing servos keep their gains. Raises UserError if an actuator does not act on a hinge or slide.
     """
     model = copy.copy(model)
     fixed, affine = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
@@ -172,28 +178,14 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
         reach[i] = np.sort(gear * limits)
         model.actuator_ctrllimited[i] = bool(model.jnt_limited[joint])
         model.actuator_ctrlrange[i] = reach[i] if model.jnt_limited[joint] else 0.0
-    gear, moved = model.actuator_gear[:, 0], model.actuator_trnid[:, 0]
-    angle = model.jnt_qposadr[moved]
-    if config.feed_forward:
-        dofs, at = np.unique(model.jnt_dofadr[moved], return_inverse=True)
-        share = np.bincount(at)[at]  # of actuators that move the same joint
-        model.actuator_biasprm[:, 0] = StaticOptimiser(model, dofs).torques(posture)[at] / gear / share
-    step = config.beta * gear  # a positive action is a larger angle, whatever the sign of the gear
-
-    def from_here(action: jax.Array, view: Step, *_: float) -> jax.Array:
-        return jnp.clip(gear * view.qpos[angle] + step * action, reach[:, 0], reach[:, 1])
-
+    step = (
+        config.beta * model.actuator_gear[:, 0]
+    )  # a positive action is a larger angle, whatever the gear's sign
     return ActionSpace(
         model,
         model.nu,
-        from_here if config.about == "present" else _around(target, step, step, reach[:, 0], reach[:, 1]),
-        {
-            "action": "joint targets",
-            "about": config.about,
-            "kp": config.kp,
-            "kd": config.kd,
-            "beta": config.beta,
-        },
+        _around(target, step, step, reach[:, 0], reach[:, 1]),
+        {"action": "joint targets", "kp": config.kp, "kd": config.kd, "beta": config.beta},
         rest=target,
     )
 
@@ -216,12 +208,11 @@ def posture(
     actuation = space.actuation
     geometry = fit_geometry(lambda z: space.lengths(physics, qpos, z), actuation.lower, actuation.upper)
     z0, hold = (
-        jnp.asarray(x, jnp.float32) for x in (qpos[actuation.qpos], rest if space.config.hold else 0 * rest)
+        jnp.asarray(x, jnp.float32) for x in (qpos[actuation.qpos], rest if space.law.hold else 0 * rest)
     )
 
     commanded = np.arange(len(z0)) if moved is None else np.array(moved, int)
-    stiffness = np.full(len(z0), space.config.held, np.float32)
-    stiffness[commanded] = 1.0
+    stiffness = space.law.stiffness(np.isin(np.arange(len(z0)), commanded))
     keeping = space.keeping(physics, qpos)
     up, down = (
         jnp.minimum(beta, jnp.maximum(x, _LEAST_REACH))[commanded]
@@ -236,16 +227,16 @@ def posture(
 
     def command(a: jax.Array, view: Step, sim_dt: float, ctrl_dt: float) -> jax.Array:
         z = jnp.clip(z0.at[commanded].add(jnp.where(a < 0, down, up) * a), actuation.lower, actuation.upper)
-        known = {"posture": z, "length": geometry.lengths(z), "moment": geometry.moments(z)}
-        target = {name: known[name] for name in actuation.law.target}
+        target = space.law.target(_Targets(z, geometry.lengths(z), geometry.moments(z)))
         arms = geometry.moments(view.qpos[actuation.qpos])
-        params: dict[str, Any] = {"hold": hold, "moment": arms, "stiffness": stiffness}
+        params: dict[str, Any] = {"hold": hold, "moment": arms}
+        if stiffness is not None:
+            params["stiffness"] = stiffness
         if keeping is not None:
             params["kept"] = keeping
         return actuation(params, target, view, sim_dt, ctrl_dt)
 
-    config = space.config
-    notes = {"action": "muscle postures", "law": config.law, "kp": config.kp, "kd": config.kd, "beta": beta}
+    notes = {"action": "muscle postures", **LAWS.record(space.law), "beta": beta}
     names = tuple(space.names[i] for i in commanded)
     return ActionSpace(physics.model, len(commanded), command, notes, Targets(names, z0[commanded], inverse))
 

@@ -3,106 +3,162 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from movlr_jax._util.parts import setting
 from movlr_jax._util.resources import resource_dir
-from movlr_jax.errors import UserError, unknown_name
+from movlr_jax._util.settings import group_of
+from movlr_jax.errors import UserError
 
 OBSERVED = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
 OBSERVABLE = (*OBSERVED, "gait", "joints")
-ABOUT = ("start", "present")
 ACTIONS = ("auto", "controls", "pd", "groups", "posture")
-
-
-ACTS = ("mode", "sample")
-REACHES = ("fixed", "limits")
 REFERENCE = "reference"  # as a teacher
 
 
 @dataclass(frozen=True)
 class PdConfig:
-    """PD joint targets (MotionVL): p_d = p0 + beta a, tau = tau0 + kp (p_d - p) - kd p', clipped to torque limits."""
+    """PD joint targets (MotionVL): p_d = p0 + beta a, tau = kp (p_d - p) - kd p', clipped to torque limits."""
 
-    kp: float = 60.0  # N m/rad
-    kd: float = 2.0  # N m s/rad
-    beta: float = 0.5  # rad
-    about: str = "start"  # p0: the start posture, or the `present` one at each action
-    feed_forward: bool = False  # tau0: the torques that hold the start posture; false: 0
+    kp: float = setting(60.0, "N m/rad", above=0)
+    kd: float = setting(2.0, "N m s/rad", least=0)
+    beta: float = setting(0.5, "rad", above=0)
 
 
 @dataclass(frozen=True)
 class GroupsConfig:
     """DynSyn: muscles that move together share one action (He et al., 2024)."""
 
-    count: int = 0  # number of groups; 0: the number with the best silhouette of the clustering
-    correction: float = 0.1  # bound of each muscle's correction of the group action
-    seconds: float = 60.0  # s of random excitation from which the groups are found
+    count: int = setting(
+        0, "number of groups; 0: the number with the best silhouette of the clustering", least=0
+    )
+    correction: float = setting(0.1, "bound of each muscle's correction of the group action", least=0)
+    seconds: float = setting(60.0, "s of random excitation from which the groups are found", above=0)
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    """What a policy observes and commands, and its networks: what the file of a policy holds, too."""
+
+    observe: tuple[str, ...] = setting(OBSERVED, f"any of {', '.join(OBSERVABLE)}", choices=OBSERVABLE)
+    action: str = setting("auto", "controls (auto), pd, groups or posture", choices=ACTIONS)
+    joints: tuple[str, ...] = setting(
+        (),
+        "action=posture: commanded joints, the others are held at their start angles; empty: all planned joints",
+    )
+    muscle_groups: tuple[int, ...] = setting(
+        (), "action=groups: group 0, 1, ... of each muscle; empty: groups found by random excitation"
+    )
+    reach: str = setting(
+        "fixed",
+        "action=posture: `fixed` is z = z0 + beta a; with `limits`, beta is at most the way to the limit of the "
+        "joint, so that no part of the actions lies beyond it",
+        choices=("fixed", "limits"),
+    )
+    mirror: bool = setting(
+        False,
+        "treat left and right alike: policies and values of observations gait and joints, with joints in pairs",
+    )
+    hidden: tuple[int, ...] = setting((128, 128), "units of the layers of the policy")
+    value_hidden: tuple[int, ...] = setting((128, 128), "units of the layers of the value")
+    clip_observation: float = setting(10.0, "standard deviations", least=0)
+
+    def check(self, where: str) -> None:
+        if not self.observe or min((*self.hidden, *self.value_hidden), default=1) < 1:
+            raise UserError(
+                f"{where}: observe must not be empty, and hidden layers must have 1 or more units"
+            )
+
+
+@dataclass(frozen=True)
+class UpdateConfig:
+    """The update of a policy from a batch."""
+
+    minibatches: int = setting(4, "of a batch", least=1)
+    epochs: int = setting(4, "per batch", least=1)
+    learning_rate: float = setting(3e-4, "of Adam", above=0)
+    target_kl: float = setting(
+        0.0,
+        "nats; 0: a constant learning rate. Else it is divided by 1.5 after a batch whose updates change the policy "
+        "by more than twice this KL divergence, and multiplied by 1.5 if by less than half (Rudin et al., 2022)",
+        least=0,
+    )
+    discount: float = setting(0.98, "per control step", least=0, most=1)
+    gae_lambda: float = setting(0.95, "of generalised advantages", least=0, most=1)
+    clip: float = setting(0.2, "of the ratio of probabilities", above=0)
+    entropy: float = setting(1e-3, "weight of the entropy", least=0)
+    value_loss: float = setting(0.5, "weight of the value loss", least=0)
+    max_grad_norm: float = setting(1.0, "0: no clipping", least=0)
+    reward_scale: float = setting(1.0, "factor of rewards", above=0)
+    normalise_returns: bool = setting(
+        True,
+        "divide rewards by the root mean square of their discounted returns, since w . r has an arbitrary scale",
+    )
+    noise: float = setting(
+        0.0, "standard deviation of the first policy's actions before squashing; 0: Brax's default", least=0
+    )
+
+
+@dataclass(frozen=True)
+class GuidanceConfig:
+    """What helps a body that falls at once to learn a walk. It acts in training only."""
+
+    teacher: str = setting(
+        "",
+        "what the first policy imitates before the training: a policy file, as for init, whose observations may "
+        "differ, or `reference` for the recorded motion of the task (reference=...)",
+    )
+    teach_steps: int = setting(300_000, "control steps of imitation", least=1)
+    assist: float = setting(
+        0.0, "stiffness of springs that hold a hinged floating base upright, in units of M g h", least=0
+    )
+    carry: float = setting(
+        0.0, "with assist: stiffness of springs that carry the base along at the goal velocity", least=0
+    )
+    stagger: bool = setting(
+        False,
+        "cut the first episodes at different times, so that batches do not consist of one part of the episodes",
+    )
+    stride_starts: float = setting(
+        0.0, "further start states per start state, in the middle of strides of the recorded motion", least=0
+    )
+    motions: tuple[str, ...] = setting(
+        (),
+        "files of recorded episodes, or the run_dir of evaluate; the training also begins in the middle of them",
+    )
+    motion_starts: float = setting(1.0, "further start states per start state, from `motions`", least=0)
 
 
 @dataclass(frozen=True)
 class PpoConfig:
-    """Proximal policy optimisation (Schulman et al., 2017), K trainings of equal size in one batch."""
+    """Proximal policy optimisation (Schulman et al., 2017), K trainings of equal size in one batch.
 
-    env_steps: int = 400_000  # control steps of training per candidate
-    # initial policy: the policy_k00.npz of another training, or a policy of assets/policies; empty: random weights
-    init: str = ""
-    envs: int = 32  # simulations per candidate
-    unroll: int = 16  # control steps per segment; ended episodes restart between segments
-    unrolls: int = 8  # segments of every simulation per batch
-    minibatches: int = 4
-    epochs: int = 4  # per batch
-    learning_rate: float = 3e-4
-    # nats; 0: a constant learning rate. Else it is divided by 1.5 after a batch whose updates change the policy by
-    # more than twice this KL divergence, and multiplied by 1.5 if by less than half of it (Rudin et al., 2022)
-    target_kl: float = 0.0
-    discount: float = 0.98
-    gae_lambda: float = 0.95
-    clip: float = 0.2
-    entropy: float = 1e-3
-    value_loss: float = 0.5
-    max_grad_norm: float = 1.0  # 0: no clipping
-    reward_scale: float = 1.0
-    # divide rewards by the root mean square of their discounted returns, since w . r has an arbitrary scale
-    normalise_returns: bool = True
-    clip_observation: float = 10.0  # standard deviations
-    hidden: tuple[int, ...] = (128, 128)
-    value_hidden: tuple[int, ...] = (128, 128)
-    observe: tuple[str, ...] = OBSERVED
-    action: str = "auto"  # auto: controls
-    # action=posture: commanded joints, the others are held at their start angles; empty: all planned joints
-    joints: tuple[str, ...] = ()
-    # action=groups: group 0, 1, ... of each muscle; empty: groups found by random excitation
-    muscle_groups: tuple[int, ...] = ()
-    # treat left and right alike: policies and values of observations gait and joints, with joints in pairs
-    mirror: bool = False
-    # action=posture: `fixed` is z = z0 + beta a; with `limits`, beta is at most the way to the limit of the joint, so
-    # that no part of the actions lies beyond it
-    reach: str = "fixed"
-    # what the first policy imitates before the training: a policy file, as for init, whose observations may differ,
-    # or `reference` for the recorded motion of the task (reference=...)
-    teacher: str = ""
-    teach_steps: int = 300_000  # control steps of imitation
-    acts: str = "mode"  # evaluation episodes use the mode of the action distribution, or a sample
-    noise: float = 0.0  # standard deviation of the first policy's actions before squashing; 0: Brax's default
-    # s, simulation step in training, with implicitfast; 0: sim_dt, as in evaluation
-    train_dt: float = 0.0
-    # stiffness of springs that hold a hinged floating base upright in training, in units of M g h
-    assist: float = 0.0
-    # with assist: stiffness of springs that carry the base along at the goal velocity, see `build.assisted`
-    carry: float = 0.0
-    # cut the first episodes at different times, so that batches do not consist of one part of the episodes
-    stagger: bool = False
-    starts: int = 32  # number of start states
-    # further start states of the training per start state, in the middle of strides of the recorded motion
-    stride_starts: float = 0.0
-    # files of recorded episodes, or the run_dir of evaluate; the training also begins in the middle of them
-    motions: tuple[str, ...] = ()
-    motion_starts: float = 1.0  # further start states of the training per start state, from `motions`
-    # episodes of the training begin on harder ground after one without a fall, on easier ground after a fall, if the
-    # task has such ground (terrain curriculum; Rudin et al., 2022)
-    curriculum: bool = False
-    checkpoint_every: int = 10  # batches
+    The settings of its groups have no further name: `optimizer.ppo.clip` is `update.clip`.
+    """
+
+    env_steps: int = setting(400_000, "control steps of training per candidate", least=0)
+    init: str = setting(
+        "",
+        "initial policy: policy_k00.npz of another training, or a policy of assets/policies; empty: random weights",
+    )
+    envs: int = setting(32, "simulations per candidate", least=1)
+    unroll: int = setting(16, "control steps per segment; ended episodes restart between segments", least=1)
+    unrolls: int = setting(8, "segments of every simulation per batch", least=1)
+    starts: int = setting(32, "number of start states", least=1)
+    train_dt: float = setting(
+        0.0, "s, simulation step in training, with implicitfast; 0: sim_dt, as in evaluation", least=0
+    )
+    acts: str = setting(
+        "mode",
+        "evaluation episodes use the mode of the action distribution, or a sample",
+        choices=("mode", "sample"),
+    )
+    checkpoint_every: int = setting(10, "batches", least=1)
+    policy: PolicyConfig = group_of(PolicyConfig)
+    update: UpdateConfig = group_of(UpdateConfig)
+    guidance: GuidanceConfig = group_of(GuidanceConfig)
 
     @property
     def batch(self) -> int:
@@ -114,11 +170,36 @@ class PpoConfig:
         """Number of batches of the training."""
         return -(-self.env_steps // self.batch)
 
-    def file_hashes(self) -> list[str]:
-        """Return the hashes of the files that the settings name, which tell contents under one path apart."""
-        paths = [policy_path(name) for name in (self.init, self.teacher)]
-        paths += motion_files(self.motions)
-        return [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()]
+    def files(self) -> dict[str, str | tuple[str, ...]]:
+        """Return the names of the files that the settings give, by the name of the setting."""
+        given = {"init": self.init, "teacher": self.guidance.teacher, "motions": self.guidance.motions}
+        return {f"ppo.{name}": file for name, file in given.items() if file not in ("", REFERENCE, ())}
+
+    def check(self, where: str) -> None:
+        """Raise UserError where a policy could not be trained with these settings."""
+        init, teacher, minibatches = self.init, self.guidance.teacher, self.update.minibatches
+        if self.env_steps < (0 if init else 1):
+            raise UserError(
+                f"{where}.env_steps={self.env_steps}: it must be 1 or more, or 0 for the policy of "
+                f"{where}.init as it is"
+            )
+        if init and teacher:
+            raise UserError(
+                f"{where}.teacher={teacher} teaches a first policy, and {where}.init={init} has one already; leave "
+                f"one of them empty ({where}.init=)"
+            )
+        if (self.envs * self.unrolls) % minibatches:
+            raise UserError(
+                f"{where}.minibatches={minibatches} does not divide the {self.envs * self.unrolls} pieces of a batch "
+                f"(envs={self.envs} x unrolls={self.unrolls})"
+            )
+
+
+def file_hashes(files: Iterable[str | tuple[str, ...]]) -> list[str]:
+    """Return the hashes of policies and recorded motions by their names, of those that are files."""
+    names = [name for file in files for name in ((file,) if isinstance(file, str) else file)]
+    paths = [path for name in names for path in motion_files((str(policy_path(name)),))]
+    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()]
 
 
 def policy_path(name: str) -> Path:
@@ -134,27 +215,3 @@ def motion_files(motions: tuple[str, ...]) -> list[Path]:
         for path in map(Path, motions)
         for file in (sorted(path.rglob("*seed*.npz")) if path.is_dir() else [path])
     ]
-
-
-def check_shape(p: PpoConfig) -> None:
-    """Raise UserError if observations, actions or network sizes are invalid."""
-    if not p.observe or min((*p.hidden, *p.value_hidden), default=1) < 1:
-        raise UserError(
-            "optimizer.ppo: observe must not be empty, and hidden layers must have 1 or more units"
-        )
-    for name, values, choices in (("observe", p.observe, OBSERVABLE), ("action", (p.action,), ACTIONS)):
-        for value in values:
-            if value not in choices:
-                raise UserError(unknown_name(f"optimizer.ppo.{name}", value, choices))
-    if p.reach not in REACHES:
-        raise UserError(unknown_name("optimizer.ppo.reach", p.reach, REACHES))
-    if p.clip_observation < 0:
-        raise UserError(f"optimizer.ppo.clip_observation={p.clip_observation:g}: it must be 0 or more")
-
-
-@dataclass(frozen=True)
-class PriorConfig:
-    """A trained policy, or a recorded stride, to whose actions the plans of a planner are added."""
-
-    # path of a policy_k00.npz, a policy of assets/policies, or reference: the recorded stride; empty: none
-    policy: str = ""

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.mpc2 import posture_space
 from movlr_jax.control.ppo import actions as spaces
-from movlr_jax.control.ppo.config import PpoConfig
+from movlr_jax.control.ppo.config import PolicyConfig
 from movlr_jax.control.ppo.dynsyn import checked_groups, find_groups, grouped
 from movlr_jax.control.ppo.observations import gait_view, joint_view
+from movlr_jax.control.settings import Mpc2Settings, PpoSettings
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.simple import controls_text
@@ -19,7 +19,7 @@ from movlr_jax.tasks.simple import controls_text
 Starts = tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [S, nq], qvel [S, nv], act [S, na]
 
 
-def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Observe:
+def observation(config: PolicyConfig, task: Task, qpos: np.ndarray) -> spaces.Observe:
     """Return the observation function of the settings, relative to the start posture `qpos` [nq]."""
     more = {}
     if "gait" in config.observe:
@@ -29,9 +29,9 @@ def observation(config: PpoConfig, task: Task, qpos: np.ndarray) -> spaces.Obser
     return spaces.observation(task.model, task.layout, task.goals, config.observe, more)
 
 
-def action_space(config: OptimizerConfig, task: Task, starts: Starts) -> spaces.ActionSpace:
+def action_space(config: PpoSettings, task: Task, starts: Starts) -> spaces.ActionSpace:
     """Return the action space of the settings, around the start states (qpos, qvel, act)."""
-    kind = "groups" if config.name == "dynsyn" else config.ppo.action
+    kind, policy = config.action, config.ppo.policy
     if kind == "pd":
         return spaces.pd(task.model, config.pd, starts[0][0])
     if task.rest is None:
@@ -40,14 +40,14 @@ def action_space(config: OptimizerConfig, task: Task, starts: Starts) -> spaces.
         rest = np.asarray(task.rest)
     if kind not in ("groups", "posture"):
         return spaces.controls(task.model, rest)
-    if kind == "groups" and config.ppo.muscle_groups:
-        of = checked_groups(config.ppo.muscle_groups, task.model.nu)
+    if kind == "groups" and policy.muscle_groups:
+        of = checked_groups(policy.muscle_groups, task.model.nu)
         return grouped(task.model, rest, of, config.groups.correction)
     physics = NativePhysics(task.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
     if kind == "posture":
         made = posture_space(config.muscle, task)
-        moved = [task.adapter.planned_joints.index(name) for name in config.ppo.joints]
-        limits = config.ppo.reach == "limits"
+        moved = [task.adapter.planned_joints.index(name) for name in policy.joints]
+        limits = policy.reach == "limits"
         return spaces.posture(made, physics, starts[0][0], rest, config.pd.beta, moved, limits)
     found = find_groups(
         task.model, task.layout, physics, starts, seconds=config.groups.seconds, count=config.groups.count
@@ -56,7 +56,7 @@ def action_space(config: OptimizerConfig, task: Task, starts: Starts) -> spaces.
     return grouped(task.model, rest, found.of, config.groups.correction, {"silhouette": found.silhouette})
 
 
-def acting_task(config: OptimizerConfig, task: Task) -> Task:
+def acting_task(config: Mpc2Settings | PpoSettings, task: Task) -> Task:
     """Return `task` with the actuators that joint targets (PD) command, which its measures then also read.
 
     The controls in the programs that the package wrote for the task become those targets.

@@ -9,18 +9,20 @@ import io
 import itertools
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import jax
 import numpy as np
 
+from movlr_jax._util.parts import check_ranges
 from movlr_jax._util.settings import typed
-from movlr_jax.control.config import OptimizerConfig
-from movlr_jax.control.ppo.config import PpoConfig, check_shape, policy_path
+from movlr_jax.control.muscle_controllers import LAWS
+from movlr_jax.control.ppo.config import PolicyConfig, PpoConfig, policy_path
 from movlr_jax.control.ppo.foreign import not_a_policy
 from movlr_jax.control.ppo.update import Learner
+from movlr_jax.control.settings import PpoSettings
 from movlr_jax.errors import UserError, shortened
 from movlr_jax.storage.arrays import read_array_file
 from movlr_jax.storage.writing import write_atomically
@@ -30,31 +32,20 @@ _SETTINGS = "settings"
 _ACTIONS = "actions"  # beside the settings, since earlier versions refuse unknown ones there
 _LONGEST = 2**16  # characters of the settings
 _INIT = "optimizer.ppo.init"  # default of the setting that names the file, for error messages
-SHAPES = (
-    "observe",
-    "action",
-    "joints",
-    "muscle_groups",
-    "reach",
-    "mirror",
-    "hidden",
-    "value_hidden",
-    "clip_observation",
-)
+SHAPES = tuple(f.name for f in fields(PolicyConfig))
 
 
-def acting_settings(config: OptimizerConfig) -> dict[str, Any]:
+def acting_settings(config: PpoSettings) -> dict[str, Any]:
     """Return the settings, by their names, that decide with SHAPES what an action of this kind does."""
-    kind = "groups" if config.name == "dynsyn" else config.ppo.action
     pd = {f"pd.{name}": value for name, value in asdict(config.pd).items()}
     # muscle.held is that of joints without an action
-    muscle = {f"muscle.{name}": value for name, value in asdict(config.muscle).items() if name != "held"}
+    muscle = {f"muscle.{name}": value for name, value in LAWS.record(config.muscle).items() if name != "held"}
     decide = {
         "pd": pd,
         "groups": {"groups.correction": config.groups.correction},
         "posture": {"pd.beta": config.pd.beta, **muscle},
     }
-    values = {"ctrl_dt": config.ctrl_dt, **decide.get(kind, {})}
+    values = {"ctrl_dt": config.ctrl_dt, **decide.get(config.action, {})}
     return {f"optimizer.{name}": value for name, value in values.items()}
 
 
@@ -66,7 +57,7 @@ def save_policy(
     acting: The settings of its actions, as `acting_settings` returns them; None: not recorded.
     """
     buffer, held = io.BytesIO(), {name: np.asarray(value) for name, value in _leaves(learner)}
-    held[_SETTINGS] = np.asarray(json.dumps({name: getattr(config, name) for name in SHAPES}))
+    held[_SETTINGS] = np.asarray(json.dumps(asdict(config.policy)))
     if acting is not None:
         held[_ACTIONS] = np.asarray(json.dumps(dict(acting)))
     np.savez_compressed(buffer, **held)  # pyright: ignore[reportArgumentType]
@@ -114,12 +105,11 @@ def policy_settings(name: str, config: PpoConfig, option: str = _INIT) -> PpoCon
         raise UserError(
             f"{option}={path} sets {strange:.60}, but a policy may only set {', '.join(SHAPES)}; remove this setting"
         )
-    hints = get_type_hints(PpoConfig)
+    hints = get_type_hints(PolicyConfig)
     try:
-        settings = replace(
-            config, **{key: typed(hints[key], value, f"optimizer.ppo.{key}") for key, value in values.items()}
-        )
-        check_shape(settings)
+        given = {key: typed(hints[key], value, f"optimizer.ppo.{key}") for key, value in values.items()}
+        settings = replace(config.policy, **given)
+        check_ranges(settings, "optimizer.ppo")
     except UserError as error:
         raise UserError(f"{option}={path}: {error}") from None
     numbers = sum(array.size for array in held.values())
@@ -128,7 +118,7 @@ def policy_settings(name: str, config: PpoConfig, option: str = _INIT) -> PpoCon
     )
     if max(sum(a * b for a, b in pairs), 0, *settings.hidden, *settings.value_hidden) > numbers:
         raise UserError(f"{option}={path} contains {numbers:,} numbers, fewer than its layers have weights")
-    return settings
+    return replace(config, policy=settings)
 
 
 def other_actions(name: str, acting: Mapping[str, Any], option: str = _INIT) -> str | None:

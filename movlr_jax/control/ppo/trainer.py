@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -26,14 +26,13 @@ from brax.training.agents.ppo.networks import PPONetworks
 from flax import struct
 
 from movlr_jax._util.progress import SILENT_S
-from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.episode import Loop, by_candidate, fold_in, play, split
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.actions import ActionSpace, Observe
 from movlr_jax.control.ppo.policy_file import acting_settings, load_policy, save_policy
-from movlr_jax.control.ppo.teaching import ROUNDS, ReferenceTeacher, Teacher, imitate
 from movlr_jax.control.ppo.training import CurveRecorder, Training
 from movlr_jax.control.ppo.update import Batch, Learner
+from movlr_jax.control.settings import PpoSettings
 from movlr_jax.errors import UserError
 from movlr_jax.physics.base import Physics
 from movlr_jax.physics.memory import out_of_memory
@@ -54,7 +53,6 @@ class Fleet:
     initial: Step  # [B] start of each episode
     age: Array  # [B] control steps since the start of the episode
     episode: Array  # [B] number of finished episodes
-    level: Array  # [B] level of the ground on which the episode began
     reward: Array  # [B] sum of the rewards of the episode so far
     steps: Array  # [B] number of these rewards
 
@@ -70,6 +68,12 @@ class Segment:
     ended: np.ndarray  # [B]
 
 
+class FirstPolicy(Protocol):
+    """Teaches a learner with random weights before the training."""
+
+    def __call__(self, ppo: PpoTrainer, learner: Learner, key: jax.Array) -> Learner: ...
+
+
 @dataclass(frozen=True)
 class Agent:
     """What a policy sees and commands, and how it begins."""
@@ -77,18 +81,20 @@ class Agent:
     observe: Observe
     space: ActionSpace
     network: PPONetworks
-    starts: tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [L * S, nq], qvel [L * S, nv], act [L * S, na]
-    times: np.ndarray | None = None  # [L * S] s, when the episodes of the training begin; None: at 0
-    levels: int = 1  # L, of the ground; S start states on each
-    teacher: Teacher | ReferenceTeacher | None = None  # policy that the first policy imitates
+    starts: tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [S, nq], qvel [S, nv], act [S, na]
+    times: np.ndarray | None = None  # [S] s, when the episodes of the training begin; None: at 0
+    first: FirstPolicy | None = None  # what the policy learns before the training; None: nothing
+    ages: Callable[[int, int], np.ndarray] | None = (
+        None  # (envs, control steps of an episode) -> first ages [envs]
+    )
 
 
-class Ppo:
+class PpoTrainer:
     """Trains one policy per program. Built once; new rewards do not recompile it."""
 
     def __init__(
         self,
-        config: OptimizerConfig,
+        config: PpoSettings,
         task: Task,
         agent: Agent,
         physics: Physics,
@@ -110,8 +116,7 @@ class Ppo:
         self._pool = self._beside_physics(self.pool)
         self._restarted = jax.jit(_restarted) if physics.xp is jnp else _restarted
         # index of the start state of each episode of each simulation, the same for all candidates
-        self.levels, each = agent.levels, len(agent.starts[0]) // agent.levels
-        self.order = np.random.default_rng(0).integers(each, size=(self.config.envs, _TABLE))
+        self.order = np.random.default_rng(0).integers(len(agent.starts[0]), size=(self.config.envs, _TABLE))
         view = jax.tree.map(lambda x: jnp.asarray(x[0]), self.pool.step)
         self.observations = observe(view).shape[0]
         self.notes: Mapping[str, Any] = {
@@ -120,7 +125,7 @@ class Ppo:
             "actions": space.size,
         }
         self.network = agent.network
-        self.see, self.space, self.teacher = observe, space, agent.teacher
+        self.see, self.space, self.first, self.ages = observe, space, agent.first, agent.ages
         self.explore = self._policy(physics, sample=True)
         self.exploit = self._policy(sim_physics, sample=self.config.acts == "sample")
         self.traces: Counter[str] = Counter()
@@ -133,7 +138,7 @@ class Ppo:
         """Number of simulation steps so far."""
         return sum(p.steps_done for p in {self.physics, self.sim_physics})
 
-    def acting_in(self, physics: Physics) -> Ppo:
+    def acting_in(self, physics: Physics) -> PpoTrainer:
         """Return a copy of this trainer whose evaluation episodes run in `physics`."""
         other = copy.copy(self)
         other.sim_physics = physics
@@ -191,17 +196,19 @@ class Ppo:
         """Return K learners, with observation statistics of their first steps, and simulations at start states.
 
         They are equal; given the keys [R] of R trainings, learner k is that of key k % R if its weights are random.
-        teach: whether they first imitate the teacher, if there is one.
+        teach: whether they first learn what `Agent.first` teaches, if there is any.
         """
         init_keys, first_key = split(key, 2)
         each = [self._init(one) for one in (init_keys if key.ndim else [init_keys])]
         if self.config.init:
             each = [load_policy(self.config.init, each[0])]
-        elif self.teacher is not None and teach:
-            each = [self._imitate(each[0], first_key[0] if key.ndim else first_key)]
+        elif self.first is not None and teach:
+            each = [self.first(self, each[0], first_key[0] if key.ndim else first_key)]
         learners = jax.tree.map(lambda *x: np.stack([np.asarray(x[i % len(x)]) for i in range(k)]), *each)
-        fleet = self._staggered(self._fleet(k * self.config.envs))
-        if self.config.init or self.teacher is not None:
+        fleet = self.fleet(k * self.config.envs)
+        if self.ages is not None:
+            fleet = fleet.replace(age=np.tile(self.ages(self.config.envs, self.limit), k))  # pyright: ignore[reportAttributeAccessIssue]
+        if self.config.init or self.first is not None:
             return learners, fleet
         segment, _ = self.collect((learners.normalizer, learners.params.policy), fleet, first_key, k)
         observation, valid = (
@@ -209,38 +216,11 @@ class Ppo:
         )
         return learners.replace(normalizer=self._seen(learners.normalizer, observation, valid)), fleet
 
-    def _imitate(self, learner: Learner, key: jax.Array) -> Learner:
-        """Return `learner` after it has imitated the teacher."""
-        teacher, config = self.teacher, self.config
-        assert teacher is not None
-        policy, fleet = teacher.mixed_with(self.explore), [self._fleet(config.envs)]
-        segments = -(-config.teach_steps // (ROUNDS * config.envs * config.unroll))
-
-        def collect(learner: Learner, share: float, key: jax.Array) -> dict[str, np.ndarray]:
-            params = jax.tree.map(
-                lambda x: np.asarray(x)[None], ((learner.normalizer, learner.params.policy), share)
-            )
-            found = []
-            for segment_key in jax.random.split(key, segments):
-                segment, fleet[0] = self.collect(params, fleet[0], segment_key, 1, policy)
-                found.append({n: np.asarray(x)[segment.valid] for n, x in segment.trajectory.extras.items()})
-            return {
-                name: np.concatenate([f[name] for f in found]) for name in ("observation", "logits", "value")
-            }
-
-        return imitate(learner, self.network, collect, key, self.say)
-
-    def _fleet(self, rows: int) -> Fleet:
+    def fleet(self, rows: int) -> Fleet:
         """Return `rows` simulations at start states."""
         zero = np.zeros(rows, int)
-        state = self._starts(zero, zero)
-        return Fleet(state, _begun(state), zero, zero, zero, np.zeros(rows, np.float32), zero)
-
-    def _staggered(self, fleet: Fleet) -> Fleet:
-        """Return the simulations with episodes that end at different times, so that batches are alike."""
-        envs = self.config.envs
-        age = np.arange(len(fleet.age)) % envs * self.limit // envs if self.config.stagger else fleet.age
-        return fleet.replace(age=age)  # pyright: ignore[reportAttributeAccessIssue]
+        state = self._starts(zero)
+        return Fleet(state, _begun(state), zero, zero, np.zeros(rows, np.float32), zero)
 
     def step(
         self,
@@ -259,8 +239,6 @@ class Ppo:
         fleet, rewards = self.relabel(programs, segments, fleet, recorder)
         learners, measures = self._update(learners, self.batch(segments, rewards, k), update_key)
         recorder.learned(jax.tree.map(np.asarray, measures))
-        if self.levels > 1:
-            recorder.learned({"level": by_candidate(fleet.level, k).mean(axis=1)})
         return learners, fleet
 
     def collect(
@@ -284,11 +262,10 @@ class Ppo:
         ended = ends.any(axis=1) | diverged
         segment = Segment(done, fleet.initial, valid, over & valid, ended)
         episode = np.asarray(fleet.episode + ended)
-        level = self._next_level(fleet, ended, segment.terminated.any(axis=1) | diverged)
-        fresh = self._starts(episode, level)
+        fresh = self._starts(episode)
         final, initial = self._restarted(ended, (fresh, _begun(fresh)), (done.final, fleet.initial))
         age = np.where(ended, 0, fleet.age + steps)
-        return segment, Fleet(final, initial, age, episode, level, fleet.reward, fleet.steps)
+        return segment, Fleet(final, initial, age, episode, fleet.reward, fleet.steps)
 
     def relabel(
         self,
@@ -347,21 +324,10 @@ class Ppo:
             return tree
         return jax.device_put(tree, jax.local_devices()[0])
 
-    def _starts(self, episode: np.ndarray, level: np.ndarray) -> SimState:
-        """Return the start states [B] of episode number `episode` [B] of each simulation, on ground `level` [B]."""
-        env, each = np.arange(len(episode)) % self.config.envs, len(self.pool.time) // self.levels
-        chosen = level * each + self.order[env, episode % _TABLE]
+    def _starts(self, episode: np.ndarray) -> SimState:
+        """Return the start states [B] of episode number `episode` [B] of each simulation."""
+        chosen = self.order[np.arange(len(episode)) % self.config.envs, episode % _TABLE]
         return jax.tree.map(lambda x: x[chosen], self._pool)
-
-    def _next_level(self, fleet: Fleet, ended: np.ndarray, failed: np.ndarray) -> np.ndarray:
-        """Return the level [B] of the next episodes: one up without a failure, one down after one.
-
-        After the highest level come all levels in turn, so that none is forgotten (Rudin et al., 2022).
-        """
-        level, episode = np.asarray(fleet.level), np.asarray(fleet.episode)
-        after = np.maximum(level + np.where(failed, -1, 1), 0)
-        after = np.where(after < self.levels, after, (np.arange(len(level)) + episode) % self.levels)
-        return np.where(ended, after, level)
 
     def acting(self) -> Callable[[Step, jax.Array], jax.Array]:
         """Return the policy of `init` without training: (step, key) -> action [size] in [-1, 1]."""
@@ -414,7 +380,7 @@ class Ppo:
 class TrainedControllers:
     """K trained policies. They act with the mode of their distribution, or with samples, as set by `acts`."""
 
-    ppo: Ppo
+    ppo: PpoTrainer
     learners: Learner  # [K]
     learning: Sequence[Mapping[str, Any]]
     nonfinite: Sequence[Mapping[str, int]] = ()  # counted in the learning curves

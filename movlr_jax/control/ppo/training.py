@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import math
@@ -17,8 +16,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from movlr_jax._util.progress import uninterrupted
+from movlr_jax._util.settings import plain
 from movlr_jax.control.episode import by_candidate
-from movlr_jax.control.ppo.config import PpoConfig
+from movlr_jax.control.ppo.config import PpoConfig, file_hashes
 from movlr_jax.errors import UserError, shortened
 from movlr_jax.rewards.program import RewardProgram, Scores
 
@@ -29,8 +29,7 @@ class CurveRecorder:
     env_steps: control steps so far; reward: mean per control step; terms: the same for each weighted term;
     return: mean return of the episodes that ended in the batch; episode_s: their mean length in s (both None if no
     episode ended); terminated: number of them that the task ended; nonfinite: number of replaced term values;
-    skipped: number of skipped updates; human_reward: mean per control step of the yardstick, if there is one; level:
-    mean level of the ground on which the present episodes began, if there are several.
+    skipped: number of skipped updates; human_reward: mean per control step of the yardstick, if there is one.
     """
 
     def __init__(self, programs: Sequence[RewardProgram], batch: int, ctrl_dt: float):
@@ -122,8 +121,8 @@ class Training:
             return
         from tensorboardX import SummaryWriter
 
-        what = [[p.source for p in programs], dataclasses.asdict(config), jax.random.key_data(key).tolist()]
-        what += config.file_hashes()
+        what = [[p.source for p in programs], plain(config), jax.random.key_data(key).tolist()]
+        what += file_hashes(config.files().values())
         name = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:12]  # one folder per training
         options = ocp.CheckpointManagerOptions(max_to_keep=1, create=True, enable_async_checkpointing=False)
         self._manager = ocp.CheckpointManager((folder / "checkpoints" / name).resolve(), options=options)

@@ -57,9 +57,9 @@ def networks(config: PpoConfig, observations: int, actions: int) -> PPONetworks:
     return make_ppo_networks(
         observations,
         actions,
-        partial(normalised, most=config.clip_observation or None),  # pyright: ignore[reportArgumentType]
-        policy_hidden_layer_sizes=config.hidden,
-        value_hidden_layer_sizes=config.value_hidden,
+        partial(normalised, most=config.policy.clip_observation or None),  # pyright: ignore[reportArgumentType]
+        policy_hidden_layer_sizes=config.policy.hidden,
+        value_hidden_layer_sizes=config.policy.value_hidden,
     )
 
 
@@ -75,13 +75,13 @@ def normalised(observation: jax.Array, statistics: Any, most: float | None = Non
 
 def adam(config: PpoConfig) -> optax.GradientTransformation:
     step = (
-        optax.inject_hyperparams(optax.adam)(learning_rate=config.learning_rate)
-        if config.target_kl
-        else optax.adam(config.learning_rate)
+        optax.inject_hyperparams(optax.adam)(learning_rate=config.update.learning_rate)
+        if config.update.target_kl
+        else optax.adam(config.update.learning_rate)
     )
-    if not config.max_grad_norm:
+    if not config.update.max_grad_norm:
         return step
-    return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), step)
+    return optax.chain(optax.clip_by_global_norm(config.update.max_grad_norm), step)
 
 
 def init(config: PpoConfig, network: PPONetworks, observations: int, key: jax.Array) -> Learner:
@@ -90,8 +90,8 @@ def init(config: PpoConfig, network: PPONetworks, observations: int, key: jax.Ar
         policy=network.policy_network.init(policy_key),  # pyright: ignore[reportCallIssue]
         value=network.value_network.init(value_key),  # pyright: ignore[reportCallIssue]
     )
-    if config.noise:
-        params = params.replace(policy=_around_zero(params.policy, config.noise))
+    if config.update.noise:
+        params = params.replace(policy=_around_zero(params.policy, config.update.noise))
     return Learner(
         params=params,
         optimizer=adam(config).init(params),  # pyright: ignore[reportArgumentType]
@@ -129,8 +129,8 @@ def estimates(
         rewards=data.reward.T,
         values=values.T,
         bootstrap_value=last,
-        lambda_=config.gae_lambda,
-        discount=config.discount,
+        lambda_=config.update.gae_lambda,
+        discount=config.update.discount,
     )
     return targets.T, advantages.T
 
@@ -162,13 +162,13 @@ def loss(
     log_prob = dist.log_prob(logits, data.raw_action)
     change = jnp.where(data.valid, log_prob - data.log_prob, 0.0)
     ratio = jnp.exp(change)
-    clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
+    clipped = jnp.clip(ratio, 1 - config.update.clip, 1 + config.update.clip)
     policy_loss = -mean(jnp.minimum(ratio * advantages, clipped * advantages))
-    value_loss = 0.5 * config.value_loss * mean(jnp.square(targets - values))
+    value_loss = 0.5 * config.update.value_loss * mean(jnp.square(targets - values))
     entropy = mean(
         dist.entropy(logits.swapaxes(0, 1), key).T
     )  # time axis first, as in Brax, for the same random samples
-    total = policy_loss + value_loss - config.entropy * entropy
+    total = policy_loss + value_loss - config.update.entropy * entropy
     kl = mean(ratio - 1.0 - change)  # never negative, unlike the mean of -change
     return total, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl}
 
@@ -178,8 +178,8 @@ def scaled(config: PpoConfig, learner: Learner, data: Batch) -> tuple[Learner, B
 
     G_t = r_t + gamma G_(t-1), starting at zero in each episode (Engstrom et al., 2020, section 3).
     """
-    reward = jnp.where(data.valid, data.reward, 0.0) * config.reward_scale
-    if not config.normalise_returns:
+    reward = jnp.where(data.valid, data.reward, 0.0) * config.update.reward_scale
+    if not config.update.normalise_returns:
         return learner, data.replace(reward=reward)  # pyright: ignore[reportAttributeAccessIssue]
     n, (rows, steps) = len(learner.returns), reward.shape
     rewards, valid = (x.reshape(rows // n, n, steps) for x in (reward, data.valid))
@@ -190,7 +190,7 @@ def scaled(config: PpoConfig, learner: Learner, data: Batch) -> tuple[Learner, B
         rewards, valid, ended = this
 
         def step(total: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            total = jnp.where(now[1], config.discount * total + now[0], total)
+            total = jnp.where(now[1], config.update.discount * total + now[0], total)
             return total, jnp.square(total) * now[1]
 
         total, squares = jax.lax.scan(step, total, (rewards.T, valid.T))
@@ -234,15 +234,15 @@ def updater(config: PpoConfig, network: PPONetworks) -> Callable[..., tuple[Lear
             return carry, {**measures, "skipped": ~usable}
 
         def epoch(carry: Any, key: jax.Array) -> Any:
-            order_key, *keys = jax.random.split(key, 1 + config.minibatches)
-            order = jax.random.permutation(order_key, rows).reshape(config.minibatches, -1)
+            order_key, *keys = jax.random.split(key, 1 + config.update.minibatches)
+            order = jax.random.permutation(order_key, rows).reshape(config.update.minibatches, -1)
             return jax.lax.scan(step, carry, (jax.tree.map(lambda x: x[order], data), jnp.stack(keys)))
 
         carry, measures = jax.lax.scan(
-            epoch, (learner.params, learner.optimizer), jax.random.split(key, config.epochs)
+            epoch, (learner.params, learner.optimizer), jax.random.split(key, config.update.epochs)
         )
         skipped = measures.pop("skipped").sum()
-        if config.target_kl:
+        if config.update.target_kl:
             carry = (carry[0], _adapted(config, carry[1], measures["kl"][-1].mean()))
         learner = learner.replace(  # pyright: ignore[reportAttributeAccessIssue]
             params=carry[0],
@@ -258,7 +258,9 @@ def _adapted(config: PpoConfig, state: Any, kl: jax.Array) -> Any:
     """Return the state of Adam with the learning rate of the next batch. kl: mean over the last epoch, nats."""
     rate = optax.tree.get(state, "learning_rate")
     factor = jnp.where(
-        kl > 2 * config.target_kl, 1 / _FASTER, jnp.where(kl < 0.5 * config.target_kl, _FASTER, 1.0)
+        kl > 2 * config.update.target_kl,
+        1 / _FASTER,
+        jnp.where(kl < 0.5 * config.update.target_kl, _FASTER, 1.0),
     )
     return optax.tree.set(state, learning_rate=jnp.clip(rate * factor, *_RATES))
 

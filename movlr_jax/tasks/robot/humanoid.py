@@ -27,7 +27,6 @@ from movlr_jax.types import Array, Trajectory
 
 SETTLE_S = 1.0  # s at the start that are excluded from the velocity error
 FAR = 1e3  # m, position of a turn that is never reached
-ONTO_M = 0.25  # m onto a landing, where a training may begin
 STANCE_KNEE = 0.4  # rad, knee angle in stance of a normal walk
 _FOCUS = "whether the robot stays up and goes where it should, then trunk, knees, ankles, hips and feet"
 
@@ -181,13 +180,11 @@ def humanoid_stairs(
         goal, measure, lambda m: m["terrain_level"] >= level, needs, lambda m: 5.0 * m["terrain_level"]
     )
     task = _task(adapter, aim, ground, episode_s, world)
-    before = [0.0, *(x + ONTO_M for x in tops[:-1])]  # the start, and the landing before each further flight
-    moves = [(x, 0.0, float(ground.height(np.array([x, 0.0])))) for x in before]
     side, front = task.cameras
     side = replace(side, azimuth=105.0, elevation=-12.0, vertical=True)
     # the stairs would hide the body from a camera in front of it
     behind = replace(front, azimuth=0.0, elevation=-12.0, vertical=True, shows="the back of the body")
-    return replace(task, cameras=(side, behind), levels=moves)
+    return replace(task, cameras=(side, behind))
 
 
 def humanoid_turn(

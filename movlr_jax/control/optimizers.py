@@ -1,0 +1,75 @@
+"""The optimisers of the package by name, each a class of its settings that builds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from movlr_jax._util.parts import part, setting
+from movlr_jax.control.base import Optimizer
+from movlr_jax.control.build import build_planner
+from movlr_jax.control.mpc.rules import RULES, PlanningRule
+from movlr_jax.control.mpc.rules import Mppi as MppiRule
+from movlr_jax.control.ppo.config import REFERENCE
+from movlr_jax.control.settings import Mpc2Settings, PlanningSettings, PpoSettings, Say
+
+if TYPE_CHECKING:
+    from movlr_jax.tasks import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mppi(PlanningSettings):
+    """Plans over knots of the controls, for any actuator."""
+
+    horizon_s: float = setting(0.64, "s; a shorter horizon ends before a hopping body lands", above=0)
+    knots: int = setting(6, "of a plan, over the horizon", least=1)
+    mppi: PlanningRule = part(RULES, MppiRule(sigma=0.2))
+
+    def build(self, task: Task, physics: str, say: Say) -> Optimizer:
+        return build_planner(self, task, physics, say)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mpc2(Mpc2Settings):
+    """Plans over target postures, which a muscle law tracks (Wei et al., 2025), or around a policy."""
+
+    def build(self, task: Task, physics: str, say: Say) -> Optimizer:
+        return build_planner(self, task, physics, say)
+
+    def acting(self, task: Task) -> Task:
+        return _acting(self, task, self.prior.policy, "", "optimizer.prior.policy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ppo(PpoSettings):
+    """Trains one policy per program."""
+
+    def build(self, task: Task, physics: str, say: Say) -> Optimizer:
+        from movlr_jax.control.ppo.build import build_ppo  # Brax takes seconds to import
+
+        return build_ppo(self, task, physics, say)
+
+    def acting(self, task: Task) -> Task:
+        return _acting(self, task, self.ppo.init, self.action, "optimizer.ppo.init")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dynsyn(Ppo):
+    """PPO with policies that command groups of muscles which move together (He et al., 2024)."""
+
+    @property
+    def action(self) -> str:
+        return "groups"
+
+
+def _acting(config: Mpc2Settings | PpoSettings, task: Task, policy: str, action: str, option: str) -> Task:
+    """Return `task` with servos in place of motors, if `action` or that of the file `policy` is PD."""
+    if policy not in ("", REFERENCE):
+        from movlr_jax.control.ppo.policy_file import policy_settings
+
+        action = policy_settings(policy, config.ppo, option).policy.action
+    if action != "pd":
+        return task
+    from movlr_jax.control.ppo.interface import acting_task
+
+    return acting_task(config, task)

@@ -1,0 +1,150 @@
+"""Settings of the optimisers, and their registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from movlr_jax._util.parts import Parts, part, setting
+from movlr_jax._util.settings import plain
+from movlr_jax.control.mpc.knots import SPLINES
+from movlr_jax.control.mpc.rules import RULES, Mppi, PlanningRule
+from movlr_jax.control.muscle_controllers import LAWS, MuscleLaw
+from movlr_jax.control.ppo.config import REFERENCE, GroupsConfig, PdConfig, PpoConfig, file_hashes
+from movlr_jax.physics.choose import GRAPHS
+
+if TYPE_CHECKING:
+    from movlr_jax.control.base import Optimizer
+    from movlr_jax.tasks import Task
+
+_OF_PRIOR = {"about": "as with optimizer=ppo, of the policy in `prior`"}
+Say = Callable[[str], object]  # shows a sentence to the user
+SAMPLES = 32  # per plan, where nothing else is asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerSettings:
+    """What all optimisers share. An optimiser of one's own adds its settings and overrides `build`."""
+
+    ctrl_dt: float = setting(0.016, "s, between two actions", above=0)
+    sim_dt: float = setting(0.002, "s, step of the simulation", above=0)
+    trains: ClassVar[bool] = False  # whether it trains policies, rather than plans
+
+    @property
+    def name(self) -> str:
+        return OPTIMIZERS.name_of(self)
+
+    def build(self, task: Task, physics: str, say: Say) -> Optimizer:
+        """Return the optimiser on `physics` (native, mjx, warp, auto). Raises UserError."""
+        raise NotImplementedError
+
+    def acting(self, task: Task) -> Task:
+        """Return `task` with the actuators that the optimiser commands, for its programs, measures and films."""
+        return task
+
+    def scored_at_once(self, task: Task) -> int:
+        """Return the largest number of states scored in one batch per candidate."""
+        return round(task.episode_s / self.ctrl_dt)
+
+    def files(self) -> Mapping[str, str | tuple[str, ...]]:
+        """Return the files that settings name, by the name of the setting, as ppo.init."""
+        return {}
+
+    def file_hashes(self) -> list[str]:
+        """Return the hashes of these files, which tell contents under one path apart."""
+        return file_hashes(self.files().values())
+
+
+def _warp_graph() -> Any:
+    about = f"physics=warp: how a step of Warp becomes a CUDA graph: {', '.join(GRAPHS)}"
+    return setting("auto", about, choices=GRAPHS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanningSettings(OptimizerSettings):
+    """PlanningSettings by sampling: the rhythm of the plans, and the rule that samples and updates them."""
+
+    plan_dt: float = setting(0.008, "s, step of the planner's rollouts", above=0)
+    horizon_s: float = setting(0.4, "s", above=0)
+    replan_every: int = setting(2, "control steps", least=1)
+    knots: int = setting(1, "of a plan, over the horizon", least=1)
+    spline: str = setting("linear", "between knots: linear, zero (each is held) or cubic", choices=SPLINES)
+    warp_graph: str = _warp_graph()
+    mppi: PlanningRule = part(RULES, Mppi())
+
+    def scored_at_once(self, task: Task) -> int:
+        steps = max(1, round(self.horizon_s / self.ctrl_dt))
+        return max((self.mppi.samples or SAMPLES) * self.mppi.worlds * steps, super().scored_at_once(task))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriorConfig:
+    """A trained policy, or a recorded stride, to whose actions the plans of a planner are added."""
+
+    policy: str = setting(
+        "",
+        "path of a policy_k00.npz, a policy of assets/policies, or reference: the recorded stride; empty: none",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mpc2Settings(PlanningSettings):
+    """Plans over target postures, which a muscle law tracks (Wei et al., 2025), or around a policy."""
+
+    synergy: float = setting(
+        0.6, "correlation of the noise of joints that the model's adapter lists together", least=0, below=1
+    )
+    muscle: MuscleLaw = part(LAWS, "linear")
+    prior: PriorConfig = field(default_factory=PriorConfig)
+    ppo: PpoConfig = field(default_factory=PpoConfig, metadata=_OF_PRIOR)
+    pd: PdConfig = field(default_factory=PdConfig, metadata=_OF_PRIOR)
+    groups: GroupsConfig = field(default_factory=GroupsConfig, metadata=_OF_PRIOR)
+
+    def files(self) -> Mapping[str, str | tuple[str, ...]]:
+        return {"prior.policy": self.prior.policy} if self.prior.policy not in ("", REFERENCE) else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PpoSettings(OptimizerSettings):
+    """Trains one policy per program."""
+
+    ctrl_dt: float = setting(0.02, "s, between two actions", above=0)
+    warp_graph: str = _warp_graph()
+    ppo: PpoConfig = field(default_factory=PpoConfig)
+    pd: PdConfig = field(default_factory=PdConfig)
+    groups: GroupsConfig = field(default_factory=GroupsConfig)
+    muscle: MuscleLaw = part(LAWS, "linear")
+    trains: ClassVar[bool] = True
+
+    @property
+    def action(self) -> str:
+        """What the policies command."""
+        return self.ppo.policy.action
+
+    def scored_at_once(self, task: Task) -> int:
+        return max(self.ppo.batch, super().scored_at_once(task))
+
+    def files(self) -> Mapping[str, str | tuple[str, ...]]:
+        return self.ppo.files()
+
+
+def with_samples(config: PlanningSettings, samples: int) -> PlanningSettings:
+    """Return the settings with another number of samples per plan."""
+    return replace(config, mppi=replace(config.mppi, samples=samples))
+
+
+def known_settings(config: OptimizerSettings) -> dict[str, Any]:
+    """Return the settings as nested mappings, with those of other rules and laws at their defaults."""
+    found = plain(config)
+    for f in fields(config):
+        if "parts" in f.metadata:
+            found[f.name] = f.metadata["parts"].known(getattr(config, f.name))
+    return found
+
+
+OPTIMIZERS: Parts[OptimizerSettings] = Parts(
+    "optimizer",
+    "movlr_jax.optimizers",
+    {name: f"movlr_jax.control.optimizers:{name.capitalize()}" for name in ("mpc2", "mppi", "ppo", "dynsyn")},
+)

@@ -1,0 +1,69 @@
+"""The default judge and critic. They read the task's metrics and use no vision model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from movlr_jax.evolution.scripted.terms import library
+from movlr_jax.language.base import Critique, Evaluation, Preference, TermAdvice
+from movlr_jax.tasks import Task
+
+
+@dataclass(frozen=True)
+class MetricsJudge:
+    """Prefers the episode with the higher task score; differences up to `task.tie` count as a tie."""
+
+    name = "metrics judge (no vision model)"
+
+    def compare(self, task: Task, a: Evaluation, b: Evaluation) -> Preference:
+        """Return which evaluation is better; a is "first". Without a valid score, an evaluation loses."""
+        first, second = _score(task, a), _score(task, b)
+        if first is None or second is None:
+            if first is None and second is None:
+                return Preference("tie", "both failed")
+            return Preference("second" if first is None else "first", "the other failed")
+        digits = ".2f" if task.tie else ".4g"
+        reason = f"task score {first:{digits}} against {second:{digits}}"
+        if first == second or abs(first - second) <= task.tie:
+            return Preference("tie", reason)
+        return Preference("first" if first > second else "second", reason)
+
+
+def _score(task: Task, candidate: Evaluation) -> float | None:
+    """Return the task score, or None if the candidate failed, a simulation diverged, or the score is NaN."""
+    if candidate.failed or candidate.metrics.get("diverged_fraction", 0.0) > 0:
+        return None
+    score = task.score(dict(candidate.metrics))
+    return None if math.isnan(score) else score
+
+
+@dataclass(frozen=True)
+class MetricsCritic:
+    """Turns the problems that the task finds in the metrics into advice on terms."""
+
+    name = "metrics critic (no vision model)"
+
+    def criticise(self, task: Task, best: Evaluation) -> Critique:
+        """Give one piece of advice per need: add a term that serves it, or strengthen one if all are in use.
+
+        Each term is advised at most once, even if it serves several needs.
+        """
+        needs = task.diagnose(dict(best.metrics))
+        terms = library(task)
+        advice: list[TermAdvice] = []
+        for need in needs:
+            advised = {item.term for item in advice}
+            serving = [term for term in terms.values() if term.kind == need.kind and term.name not in advised]
+            absent = [term for term in serving if term.name not in best.weights]
+            present = [term for term in serving if term.name in best.weights]
+            if absent:
+                advice.append(TermAdvice("add", absent[0].name, need.problem, absent[0].weight))
+            elif present:
+                advice.append(TermAdvice("strengthen", present[0].name, need.problem))
+        return Critique(
+            success=bool(best.metrics.get("success", 0.0)),
+            problems=tuple(dict.fromkeys(need.problem for need in needs)),
+            advice=tuple(advice),
+            author=self.name,
+        )

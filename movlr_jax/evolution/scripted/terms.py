@@ -1,0 +1,141 @@
+"""The library of reward terms from which the scripted proposer composes programs.
+
+Each term is one expression over `State`, written for the parts and goals of the task.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from movlr_jax.evolution.scripted.gait_terms import gait_terms
+from movlr_jax.evolution.scripted.plain_terms import named_joints, named_places, plain_terms
+from movlr_jax.language.scene import names_in, words_in
+from movlr_jax.models.actuators import control_scale
+from movlr_jax.rewards.term import Term, along, quoted, tuple_of
+from movlr_jax.tasks import Task
+from movlr_jax.tasks.aims import clauses_of
+from movlr_jax.tasks.base import Motion
+from movlr_jax.tasks.motion import pose
+from movlr_jax.tasks.simple import as_share
+
+_OF_MOTION = ("velocity", "heading", "slope", "stride_frequency")  # goals that come with a motion
+_REFERRING = ("it", "them", "there", "again")  # a clause with these goes on with what was said
+FINGERS = ("thumb", "index", "middle", "ring", "little")
+
+
+def library(task: Task) -> dict[str, Term]:
+    """Return all terms that the task's model and goals allow, by name."""
+    terms: list[Term] = []
+    if "object" in task.roles and "object_pos" in task.goals:
+        terms += _object_terms(task.roles["object"], task)
+    terms += gait_terms(task)
+    if not terms:
+        terms += plain_terms(task)
+    terms += [term for aim in (task.motion.aims if task.motion else ()) for term in aim.terms()]
+    terms += _reference_terms(task)
+    if len(task.layout.activations) and (task.layout.activations >= 0).all():
+        terms.append(Term("effort", "economy", 1.0, "-jnp.mean(jnp.square(state.muscles))"))
+    terms.append(Term("smooth", "economy", 1.0, f"-jnp.mean(jnp.square({_changed(task)}))"))
+    return {term.name: term for term in terms}
+
+
+def _changed(task: Task) -> str:
+    """Return the expression for the change of the controls, as shares of their range."""
+    changed = "action - state.prev_action"
+    scale = control_scale(task.model, task.resting(task.start(np.random.default_rng(0), 1)[0][0]))
+    return changed if np.allclose(scale, 1.0) else as_share(f"({changed})", scale)
+
+
+def reading(task: Task) -> str:
+    """Return a sentence on how the library interprets the task's description; empty if the goals define the task."""
+    motion, who = task.motion, "the scripted proposer"
+    if motion is None:
+        return ""
+    quoted = ", ".join(repr(word) for word in motion.words)
+    unknown = f"{who} knows no term for {task.description!r}"
+    lacks = f"no joint lets {motion.subject!r} {motion.lacks}"
+    otherwise = (
+        "use llm=..., or in a task of your own write a reward program (reward= of simple_task) or set a goal "
+        "'<body>_pos' or 'velocity' (docs/write_a_task.md)"
+    )
+    if motion.moves or motion.still:
+        by = f"{quoted} in the description" if motion.words else "the goal 'velocity'"
+        left = _unread(task, motion)
+        ignored = (
+            f"it has no term for {' and '.join(map(repr, left))}; give a program that has one (reward=...)"
+        )
+        said = [motion.text(), *([lacks] if motion.lacks else []), *([ignored] if left else [])]
+        return f"{who} reads {by} as: {'; '.join(said)}"
+    if motion.lacks:
+        return f"{unknown}: {lacks}; {otherwise}"
+    places, joints = named_places(task), named_joints(task)
+    tried = [f"distances between {' and '.join(places)}"] if places else []
+    tried += [f"angles and speeds of the joints {', '.join(joints)}"] if joints else []
+    if tried:
+        return f"{who} tries what the description names: {'; '.join(tried)}"
+    return f"{unknown} and tries what the model can do, at random; {otherwise}"
+
+
+def _unread(task: Task, motion: Motion) -> list[str]:
+    """Return the places, poses and goals of the task that no term of a program that begins with `motion` reads."""
+    names = names_in(task.description, _places(task))
+    left = [name for name in names if not any(_within(name, words) for words in motion.words)]
+    left += [words for words in [pose(task.description)] if words and words not in motion.words]
+    known = [*left, *motion.words, *named_joints(task)]
+    left += [c for c in clauses_of(task.description) if not any(_within(k, c) for k in (*known, *_REFERRING))]
+    own = [name for name in task.goals if name not in _OF_MOTION]
+    return left + [name for name in own if quoted(name) not in task.initial_reward]
+
+
+def _within(words: str, text: str) -> bool:
+    """Return whether a text contains all of these words."""
+    return {*words_in(words)} <= {*words_in(text)}
+
+
+def _places(task: Task) -> list[str]:
+    """Return the bodies and sites that are not the one that moves."""
+    own = (task.motion.subject if task.motion else "", task.adapter.root)
+    return [name for name in (*task.layout.bodies, *task.layout.sites) if name not in own]
+
+
+def _reference_terms(task: Task) -> list[Term]:
+    """Return the terms that compare the motion with a recorded one; none without one."""
+    joints = [joint for joint, shape in task.layout.references.items() if len(shape) == 1]
+    planned = [joint for joint in joints if joint in task.adapter.planned_joints] or joints
+    if not planned:
+        return []
+    near = "shaping.gaussian(state.q(j) - state.reference(j), 0.3)"
+    return [Term("recorded", "gait", 20.0, f"sum({near} for j in {tuple_of(planned)}) / {len(planned)}")]
+
+
+def _object_terms(thing: str, task: Task) -> list[Term]:
+    pos, offset = f"state.pos({quoted(thing)})", f'state.pos({quoted(thing)}) - state.goal("object_pos")'
+    up = task.layout.world.up.tolist()
+    climb = along(f'(state.goal("object_pos") - state.initial.pos({quoted(thing)}))', up)
+    turn = f'state.rot({quoted(thing)}), state.goal("object_rot")'
+    terms = [  # the most useful of each kind first: the critic advises them in this order
+        Term("position", "place", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({offset}), 0.02)"),
+        Term("arrival", "place", 10.0, f"shaping.gaussian(jnp.linalg.norm({offset}), 0.05)"),
+        Term(
+            "lift",
+            "place",
+            5.0,
+            f"shaping.tolerance({along(f'({offset})', up)}, margin=jnp.maximum(jnp.abs({climb}), 0.05))",
+        ),
+        Term("orientation", "turn", 10.0, f"-shaping.smooth_abs(shaping.rotation_error({turn}))"),
+        Term("alignment", "turn", 5.0, f"shaping.gaussian(shaping.rotation_error({turn}), 0.3)"),
+        Term("still", "steady", 2.0, f"-shaping.smooth_abs(jnp.linalg.norm(state.vel({quoted(thing)})))"),
+        Term("spin", "steady", 0.3, f"-shaping.smooth_abs(jnp.linalg.norm(state.angvel({quoted(thing)})))"),
+    ]
+    if "palm_site" in task.roles:
+        palm = f"state.site({quoted(task.roles['palm_site'])}) - {pos}"
+        terms.append(Term("grasp", "hold", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({palm}), 0.02)"))
+    touching = [finger for finger in FINGERS if finger in task.layout.touch]
+    if touching:
+        grip = f"sum(jnp.tanh(state.touch(finger) / 5.0) for finger in {tuple_of(touching)})"
+        terms.append(Term("grip", "hold", 3.0, f"{grip} / {len(touching)}"))
+    tips = [task.roles[f"{finger}_site"] for finger in FINGERS if f"{finger}_site" in task.roles]
+    if tips:
+        reach = f"sum(jnp.linalg.norm(state.site(tip) - {pos}) for tip in {tuple_of(tips)})"
+        terms.append(Term("fingers", "hold", 20.0, f"-{reach} / {len(tips)}"))
+    return terms

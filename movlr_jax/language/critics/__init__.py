@@ -1,1 +1,0 @@
-"""Critics of the best motion."""

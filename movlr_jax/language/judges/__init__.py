@@ -1,1 +1,0 @@
-"""Judges that compare motions: the metrics judge and vision-language models."""

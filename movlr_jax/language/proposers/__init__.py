@@ -1,1 +1,0 @@
-"""Proposers of reward programs: the scripted proposer and language models."""

@@ -1,0 +1,126 @@
+"""The parts of docs/extend.md, each one file of a package outside the tree, found by its entry points."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import movlr_jax as mj
+from movlr_jax.control.mpc.rules import RULES
+from movlr_jax.language.registry import JUDGES
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "extend.md").read_text()
+QUICK = [
+    "optimizer.mppi.samples=4",
+    "optimizer.horizon_s=0.08",
+    "episode_s=0.1",
+    "candidates=2",
+    "generations=1",
+    "trials=1",
+    "confirm=0",
+    "films=false",
+]
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the installed package of the page."""
+    root = tmp_path_factory.mktemp("site")
+    (root / "my_parts").mkdir()
+    (root / "my_parts" / "__init__.py").touch()
+    for text in re.findall(r"```python\n(# my_parts/.*?)```", PAGE, re.DOTALL):
+        (root / text.splitlines()[0].removeprefix("# ")).write_text(text)
+    shutil.copy(ROOT / "assets" / "models" / "tiny_muscle.xml", root / "my_parts" / "leg.xml")
+    (toml,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    about = root / "my_parts-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my_parts\nVersion: 1.0\n")
+    entries = re.sub(r'\[project\.entry-points\."(.*)"\]', r"[\1]", toml).replace('"', "")
+    (about / "entry_points.txt").write_text(entries)
+    return root
+
+
+def command(package: Path, *words: str) -> str:
+    """Run a command with the package installed. Return what it prints."""
+    environment = {**os.environ, "PYTHONPATH": f"{package}:{os.environ.get('PYTHONPATH', ROOT)}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "movlr_jax", *words], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["judge", "rule", "law", "model", "task"])
+def test_a_part_is_a_file_of_at_most_40_lines(package: Path, name: str):
+    assert len((package / "my_parts" / f"{name}.py").read_text().splitlines()) <= 40
+
+
+def test_a_search_uses_all_five_with_their_settings(package: Path, tmp_path: Path):
+    (words,) = re.findall(r"```bash\nmovlr-jax (search .*?)```", PAGE, re.DOTALL)
+    said = command(package, *words.replace("\\\n", "").split(), *QUICK, f"run_dir={tmp_path / 'run'}")
+    settings = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert settings["task"]["settings"]["height_m"] == 0.3
+    assert settings["model"] == "my_leg"
+    assert settings["judge"] == {"name": "effort", "tie": 0.1}
+    rule, muscle = settings["optimizer"]["mppi"], settings["optimizer"]["muscle"]
+    assert (rule["rule"], rule["share"], rule["samples"]) == ("towards_best", 0.8, 4)
+    assert muscle == {"law": "square", "gain": 60.0, "hold": True}
+    assert "report: " in said
+    assert "effort judge (no vision model)" in (tmp_path / "run" / "report.html").read_text()
+    resumed = ["search", f"resume={tmp_path / 'run'}"]
+    assert "report: " in command(package, *resumed)
+
+
+def test_help_shows_names_and_settings_of_a_part(package: Path):
+    said = command(package, "search", "+task=kick", "--help")
+    assert "towards_best" in said
+    assert "auto, effort, metrics" in said
+
+
+@pytest.fixture
+def parts(package: Path, monkeypatch: pytest.MonkeyPatch):
+    """The module of the rule and that of the judge, imported without an entry point."""
+    monkeypatch.syspath_prepend(package)
+    for registry in (JUDGES, RULES):
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    from my_parts import judge, rule  # pyright: ignore[reportMissingImports]
+
+    return judge, rule
+
+
+def test_objects_are_taken_in_python(parts, tmp_path: Path):
+    judge, rule = parts
+    words = [word for word in QUICK if "samples" not in word]
+    given = {"judge": judge.LowestEffort(tie=0.5), "planner": rule.TowardsBest(samples=4, share=0.7)}
+    run = mj.run_search(ROOT / "tests/support/tiny_task.py", *words, run_dir=tmp_path / "run", **given)
+    settings = yaml.safe_load((run.root / "config.yaml").read_text())
+    assert settings["judge"]["tie"] == 0.5
+    assert settings["optimizer"]["mppi"]["share"] == 0.7
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"planner": 3}, "planner=3 is no PlanningRule"),
+        ({"judge": object}, "has no method compare"),
+        ({"muscle": "linear"}, "there is no setting 'muscle'"),
+        ({"planner": None}, "planner=None is no PlanningRule"),
+    ],
+)
+def test_objects_of_another_kind_are_refused(given: dict, sentence: str):
+    with pytest.raises(mj.UserError, match=sentence):
+        mj.run_search(ROOT / "tests/support/tiny_task.py", *QUICK, **given)
+
+
+def test_ranges_of_a_part_are_checked(parts):
+    _, rule = parts
+    with pytest.raises(mj.UserError, match=r"optimizer\.mppi\.share=2: it must be more than 0 and at most 1"):
+        mj.run_search(ROOT / "tests/support/tiny_task.py", planner=rule.TowardsBest(share=2.0))
