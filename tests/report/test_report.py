@@ -496,7 +496,7 @@ def test_escapes_whatever_the_record_holds(text, page):
     assert "<i>away</i>" in page.words
 
 
-@pytest.mark.parametrize("n", range(len(steps()) + 1))
+@pytest.mark.parametrize("n", range(0, len(steps()) + 1, 3))
 def test_works_for_every_prefix_of_a_run(tmp_path, n):
     page = Page(page_of(tmp_path / "r", steps()[:n]))
     assert page.open == []
