@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import Watch, unwatched
-from movlr_jax.evolution.ranking import BOTH_ORDERS, Showing, to_people
+from movlr_jax.evolution.pairwise import BOTH_ORDERS, Presentation, to_people
 from movlr_jax.language.base import Critic, Evaluation, Judge, Proposer
 from movlr_jax.language.clients.opening import open_client
 from movlr_jax.language.clients.replay import recorded_model
@@ -37,7 +37,7 @@ class Parts:
     critic: Critic
     models_used: str  # names of the models, in one line
     clients: tuple[ModelClient, ...] = ()
-    showing: Showing = BOTH_ORDERS  # of pairs to the judge
+    showing: Presentation = BOTH_ORDERS  # of pairs to the judge
     watch: Watch = unwatched  # shows how far a ranking is
 
 

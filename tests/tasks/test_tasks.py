@@ -18,7 +18,7 @@ from movlr_jax.control.build import build_planner
 from movlr_jax.control.config import OptimizerConfig
 from movlr_jax.control.mpc.mppi import MppiConfig
 from movlr_jax.evolution.evaluation import evaluate
-from movlr_jax.evolution.filming import clip_of
+from movlr_jax.evolution.film import clip_of
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Style, film
 from movlr_jax.film.renderer import renderer
