@@ -348,7 +348,8 @@ def test_unchanged_task_file_runs_and_so_does_one_that_is_given(own: tuple[Path,
     assert search([f"resume={made}", "generations=2"]) == 0
     assert (file.parent / "trace").exists()
     file.write_text(file.read_text() + "# more\n")
-    assert search([f"+task={file}", *LEG[1:], f"resume={made}"]) == 0
+    settings = [word for word in LEG[1:] if not word.startswith("generations=")]
+    assert search([f"+task={file}", *settings, f"resume={made}", "generations=2"]) == 0
 
 
 @pytest.mark.parametrize("why", ["changed", "another", "copied", "in the run"])
