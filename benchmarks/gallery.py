@@ -22,7 +22,7 @@ from PIL import Image  # noqa: E402
 from quick import read_options, searched  # noqa: E402
 
 from movlr_jax.engine.episodes import EpisodeRequest  # noqa: E402
-from movlr_jax.evolution.filming import clip_of  # noqa: E402
+from movlr_jax.evolution.film import clip_of  # noqa: E402
 from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import Style, frames  # noqa: E402
 from movlr_jax.film.muscles import ACTIVE, REST  # noqa: E402

@@ -30,7 +30,8 @@ from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.control.build import build_optimizer  # noqa: E402
 from movlr_jax.engine.tasks import task_of  # noqa: E402
 from movlr_jax.evolution.evaluation import evaluate, make_probe  # noqa: E402
-from movlr_jax.evolution.ranking import meetings  # noqa: E402
+from movlr_jax.evolution.pairwise import meetings  # noqa: E402
+from movlr_jax.records import Comparison  # noqa: E402
 from movlr_jax.report.data import Run, read_run, weight_shares  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
 from movlr_jax.storage.archive import Archive  # noqa: E402
@@ -154,13 +155,13 @@ def cost(calls: list[dict[str, Any]]) -> dict[str, Any]:
 
 def judged(run: Run, task: Task | None) -> dict[str, Any]:
     """Return how often the judge changed its mind with the order, was overruled, and agreed with the task score."""
-    comparisons = [c for g in run.generations for c in (g.ranked or {}).get("comparisons", [])]
+    comparisons = [c for g in run.generations if g.ranking for c in g.ranking.comparisons]
     own = [(c, _own_answer(c)) for c in comparisons]
-    decided = [(c["first"], c["second"], c[answer]) for c, answer in own if answer in ("first", "second")]
+    decided = [(c.first, c.second, getattr(c, answer)) for c, answer in own if answer in ("first", "second")]
     both = meetings([(first, second) for first, second, _ in decided])
     agreed = []
     for c, answer in own:
-        first, second = (run.candidates[c[place]] for place in ("first", "second"))
+        first, second = (run.candidates[getattr(c, place)] for place in ("first", "second"))
         if task is None or answer not in ("first", "second") or first.failed or second.failed:
             continue
         better = task.score(dict(first.metrics)) - task.score(dict(second.metrics))
@@ -168,17 +169,17 @@ def judged(run: Run, task: Task | None) -> dict[str, Any]:
             agreed.append(bool((better > 0) == (answer == "first")))
     return {
         "comparisons": len(comparisons),
-        "overruled": sum(bool(c.get("overruled")) for c in comparisons),
+        "overruled": sum(bool(c.overruled) for c in comparisons),
         "pairs": len({frozenset((first, second)) for first, second, _ in decided}),
         "flipped": sum(decided[i][2] != decided[j][2] for i, j in both),
         "agrees_with_score": [sum(agreed), len(agreed)],
     }
 
 
-def _own_answer(comparison: dict[str, Any]) -> str:
+def _own_answer(comparison: Comparison) -> str:
     """Return what the judge itself answered: first, second, tie or none."""
-    overruled = comparison.get("overruled") or ""
-    return overruled.removeprefix(SAID).split(":")[0] if overruled.startswith(SAID) else comparison["winner"]
+    said = comparison.overruled
+    return said.removeprefix(SAID).split(":")[0] if said.startswith(SAID) else comparison.winner
 
 
 def fresh(config: Any, task: Task, members: list[tuple[dict[str, Any], str]], seeds: range) -> None:

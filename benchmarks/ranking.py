@@ -19,8 +19,8 @@ import numpy as np
 from quick import read_options
 
 from movlr_jax._util.machine import versions
-from movlr_jax.evolution.ranking import BOTH_ORDERS, Comparison, Showing, fit, rank, to_people
-from movlr_jax.language.base import Preference
+from movlr_jax.evolution.pairwise import BOTH_ORDERS, Presentation, fit, rank, to_people
+from movlr_jax.records import Comparison, Preference
 
 Pair = tuple[int, int]
 
@@ -68,8 +68,10 @@ def one_order_round_robin(judge: Judge, k: int) -> int:
     return int(np.argmax(fit(k, wins)[0]))
 
 
-def by(scheme: str, budget: int | None = None, showing: Showing = BOTH_ORDERS) -> Callable[[Judge, int], int]:
-    return lambda judge, k: rank(k, judge, scheme, budget, showing=showing).order[0]
+def by(
+    scheme: str, budget: int | None = None, presentation: Presentation = BOTH_ORDERS
+) -> Callable[[Judge, int], int]:
+    return lambda judge, k: rank(range(k), judge, scheme, budget, presentation=presentation).order[0]
 
 
 PROTOCOLS: dict[str, Callable[[Judge, int], int]] = {
@@ -87,17 +89,17 @@ PROTOCOLS: dict[str, Callable[[Judge, int], int]] = {
 
 def over_generations(judge: Judge, k: int, generations: int, remember: bool) -> int:
     """The best after k programs came in parts, each part ranked with the best so far and 4 calls a program."""
-    known: list[Comparison] = []
+    earlier: list[Comparison] = []
     best: int | None = None
     for part in np.array_split(np.arange(k), generations):
         entrants = [*([] if best is None else [best]), *part.tolist()]
         if remember:
-            result = rank(part[-1] + 1, judge, known=known, entrants=entrants, budget=4 * len(part))
-            known += result.comparisons
+            items = range(part[-1] + 1)
+            result = rank(items, judge, earlier=earlier, entrants=entrants, budget=4 * len(part))
+            earlier += result.comparisons
             best = result.order[0]
         else:
-            named = lambda pairs, e=entrants: judge([(e[i], e[j]) for i, j in pairs])  # noqa: E731
-            best = entrants[rank(len(entrants), named, budget=4 * len(part)).order[0]]
+            best = rank(entrants, judge, budget=4 * len(part)).order[0]
     assert best is not None
     return best
 

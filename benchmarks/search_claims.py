@@ -31,14 +31,15 @@ from movlr_jax.commands.session import task_of  # noqa: E402
 from quick import read_options  # noqa: E402
 from record import RESULTS, circumstances, write  # noqa: E402
 
+from movlr_jax._util.intervals import rate_interval  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.config.schema import Config  # noqa: E402
 from movlr_jax.control.build import acting, build_optimizer, close, scored_at_once, with_samples  # noqa: E402
 from movlr_jax.evolution.evaluation import evaluate, make_probe  # noqa: E402
 from movlr_jax.evolution.gates import fault, score_of  # noqa: E402
 from movlr_jax.evolution.trials import trial_seed  # noqa: E402
-from movlr_jax.evolution.worth import TrialScore, rate_interval, trial_values  # noqa: E402
-from movlr_jax.language.base import Evaluation  # noqa: E402
+from movlr_jax.evolution.worth import TrialScore, trial_values  # noqa: E402
+from movlr_jax.records import Trial  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
 from movlr_jax.storage.archive import Archive  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
@@ -122,7 +123,7 @@ def searched(config: Config, root: Path) -> dict[str, Any]:
     }
 
 
-def trial(task: Task, e: Evaluation) -> TrialScore:
+def trial(task: Task, e: Trial) -> TrialScore:
     """Return a trial as a search sees it."""
     success = achieved(task.motion, dict(e.metrics))
     return TrialScore(fault(e)[0], None if success is None else bool(success), score_of(task, e))

@@ -23,7 +23,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,18 +39,19 @@ from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.config.schema import WorkersConfig  # noqa: E402
 from movlr_jax.engine.parts import task_and_optimizer  # noqa: E402
 from movlr_jax.evolution.evaluation import make_probe  # noqa: E402
-from movlr_jax.evolution.filming import clip_of  # noqa: E402
-from movlr_jax.evolution.ranking import rank  # noqa: E402
+from movlr_jax.evolution.film import clip_of  # noqa: E402
+from movlr_jax.evolution.pairwise import rank  # noqa: E402
 from movlr_jax.evolution.workers.base import ThisProcess  # noqa: E402
 from movlr_jax.evolution.workers.ray_workers import RayWorkers  # noqa: E402
 from movlr_jax.evolution.workers.shard import shards  # noqa: E402
 from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import film  # noqa: E402
 from movlr_jax.film.renderer import renderer  # noqa: E402
-from movlr_jax.language.base import Evaluation, Preference  # noqa: E402
+from movlr_jax.records import Evaluation, Preference, Program, Trial  # noqa: E402
 from movlr_jax.sandbox.source import parse, with_weights  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox, Verdict  # noqa: E402
 from movlr_jax.storage.archive import Archive  # noqa: E402
+from movlr_jax.storage.events import written  # noqa: E402
 from movlr_jax.storage.layout import candidate_path  # noqa: E402
 
 LARGE = ["+task=bottle_pour", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.05"]
@@ -89,8 +89,7 @@ def travelling(episode_s: float) -> tuple[dict[str, int], float | None]:
     """
     _, task, optimizer, verdicts, _ = vetted([*LARGE, f"episode_s={episode_s}"], 1)
     (shard,) = shards(verdicts, 1, [0], None)
-    ((evaluation,),) = ThisProcess(optimizer, task).evaluate(verdicts, [0])
-    back = replace(evaluation, source="")
+    ((back,),) = ThisProcess(optimizer, task).evaluate(verdicts, [0])
     sizes = {
         "out": len(pickle.dumps(shard)),
         "back": len(pickle.dumps(back)),
@@ -112,9 +111,17 @@ def ranking_s(scheme: str, count: int) -> float:
         return [Preference("first" if i < j else "second", "") for i, j in pairs]
 
     before = cpu_s()
-    found = rank(count, ask, scheme)
+    found = rank(range(count), ask, scheme)
     assert found.order[0] == 0
     return cpu_s() - before
+
+
+def evaluated(verdicts: Sequence[Verdict], trials: Sequence[Trial]) -> list[Evaluation]:
+    programs = [v.program for v in verdicts if v.program]
+    return [
+        Evaluation.of(Program(0, k, program.source, weights=program.weights), trial)
+        for k, (program, trial) in enumerate(zip(programs, trials, strict=True))
+    ]
 
 
 def record_s(evaluations: Sequence[Evaluation]) -> float:
@@ -122,7 +129,7 @@ def record_s(evaluations: Sequence[Evaluation]) -> float:
     with tempfile.TemporaryDirectory() as folder, Archive.create(Path(folder) / "run", "") as archive:
         before = cpu_s()
         for k, e in enumerate(evaluations):
-            data = e.record()
+            data = written(e)
             archive.put(candidate_path(0, k, ".py"), e.source.encode())
             archive.put(candidate_path(0, k, ".json"), json.dumps(data, indent=1).encode())
             archive.put(candidate_path(0, k, ".npz"), e.states or b"")
@@ -140,7 +147,7 @@ def driver(candidates: int, count: int, shard: int) -> dict[str, float]:
     try:
         workers.evaluate(verdicts, [0])  # the workers start and compile
         before, began = cpu_s(), time.monotonic()
-        evaluations = [e for (e,) in workers.evaluate(verdicts, [0])]
+        trials = [trial for (trial,) in workers.evaluate(verdicts, [0])]
         used, wall = cpu_s() - before, time.monotonic() - began
         busy = sum(t["seconds"] for t in workers.took)
     finally:
@@ -151,7 +158,7 @@ def driver(candidates: int, count: int, shard: int) -> dict[str, float]:
         "wall_ms": 1e3 * wall / candidates,
         "worker_busy_share": busy / (wall * count),
         "vet_ms": 1e3 * vet_s,
-        "record_ms": 1e3 * record_s(evaluations),
+        "record_ms": 1e3 * record_s(evaluated(verdicts, trials)),
     }
 
 

@@ -31,12 +31,12 @@ from movlr_jax._util.progress import Reporter  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.engine.evaluate import EvaluationSetup, prepared, run_episode  # noqa: E402
 from movlr_jax.engine.gait import analysed  # noqa: E402
-from movlr_jax.evolution.filming import clip_of  # noqa: E402
+from movlr_jax.evolution.film import clip_of  # noqa: E402
 from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import Style, frames  # noqa: E402
-from movlr_jax.language.base import Evaluation  # noqa: E402
 from movlr_jax.physics.domain import draw as draw_worlds  # noqa: E402
 from movlr_jax.physics.native import NativePhysics  # noqa: E402
+from movlr_jax.records import Trial  # noqa: E402
 from movlr_jax.report.gait import picture  # noqa: E402
 from movlr_jax.storage.trajectory import EpisodeRecord  # noqa: E402
 
@@ -92,7 +92,7 @@ def measured(name: str, seed: int, starts: int, out: Path) -> dict[str, Any]:
     return {"task": task_name, "model": model, "policy": config.optimizer.ppo.init, "episodes": episodes}
 
 
-def walked(setup: EvaluationSetup, seeds: range) -> Iterator[tuple[bytes, Evaluation, dict[str, Any]]]:
+def walked(setup: EvaluationSetup, seeds: range) -> Iterator[tuple[bytes, Trial, dict[str, Any]]]:
     """Run an episode from each start, in a randomised world of its own if the task has any."""
     for seed in seeds:
         outcome, record = run_episode(in_a_world(setup, seed), seed, Reporter())

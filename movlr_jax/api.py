@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from movlr_jax.control.mpc.rules import PlanningRule
     from movlr_jax.control.muscle_controllers import MuscleLaw
     from movlr_jax.control.settings import OptimizerSettings
-    from movlr_jax.evolution.trials import Claim
-    from movlr_jax.language.base import Critic, Evaluation, Judge, Proposer
+    from movlr_jax.language.base import Critic, Judge, Proposer
     from movlr_jax.models import ModelAdapter
+    from movlr_jax.records import Claim, Evaluation
     from movlr_jax.rewards.function import RewardFunction
     from movlr_jax.storage.trajectory import EpisodeRecord
     from movlr_jax.tasks import Task
@@ -139,7 +139,7 @@ class RewardResult:
             preview: Render a small film with few frames, in a quarter of the time.
         """
         from movlr_jax._util.quantities import summary
-        from movlr_jax.evolution.filming import clip_of, store, style_of
+        from movlr_jax.evolution.film import clip_of, store, style_of
         from movlr_jax.film.captions import Caption
         from movlr_jax.film.clips import film
         from movlr_jax.storage.writing import write_atomically
@@ -379,7 +379,7 @@ class SearchRun:
 
         found = self._run.candidates
         best = self._run.best.name if self._run.best else None
-        standings = self._run.standings
+        standings = self._run.strengths
         unknown = {"strength": math.nan, "deviation": math.nan, "p_best": math.nan}
         index = pandas.Index(list(found), name="name")
         claims = self._run.claims

@@ -359,7 +359,8 @@ def test_judge_of_three_lines_judges_and_is_gated(leg: mj.Task, monkeypatch: pyt
     run = mj.run_search(leg, *QUICK, **small(judge="contrary", certainty=0.7))
     assert run.best.name == "g00k01"
     monkeypatch.setattr(
-        "movlr_jax.evolution.gates.fault", lambda e: (2, "it fell") if e.name == "g00k01" else (0, "")
+        "movlr_jax.evolution.gates.fault",
+        lambda trial: (2, "it fell") if getattr(trial, "name", "") == "g00k01" else (0, ""),
     )
     gated = mj.run_search(leg, *QUICK, **small(judge="contrary", certainty=0.7, seed=1))
     assert gated.best.name == "g00k00"

@@ -14,9 +14,9 @@ from movlr_jax._util.progress import Reporter
 from movlr_jax.config.compose import compose
 from movlr_jax.engine.known_pairs import SECONDS, KnownPair, known_pairs
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.ranking import Comparison, flip_rate
-from movlr_jax.language.base import Evaluation, Preference
+from movlr_jax.evolution.pairwise import flip_rate
 from movlr_jax.language.clients.opening import open_client
+from movlr_jax.records import Comparison, Evaluation, Preference
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task, build_task
 
@@ -81,8 +81,8 @@ def check_judge(arguments: Sequence[str], console: Console) -> int:
             judged = judge_pair(client, archive, config.vlm, task, pair)
             for order, (expected, preference) in enumerate(judged):
                 results.append((pair.name, order, expected, preference))
-                a, b = (2 * n, 2 * n + 1) if order == 0 else (2 * n + 1, 2 * n)
-                comparisons.append(Comparison(a, b, preference))
+                a, b = (f"{n} good", f"{n} bad") if order == 0 else (f"{n} bad", f"{n} good")
+                comparisons.append(Comparison.of(a, b, preference))
         calls, cost = archive.spent()
     _print(console, client.name, results)
     right, flips = sum(_right(*t[2:]) for t in results), flip_rate(comparisons)

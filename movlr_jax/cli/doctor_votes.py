@@ -39,7 +39,7 @@ def check_votes(run_dir: Path, console: Console) -> int:
     judges: dict[str, Verdicts] = {}
     judge = str((run.about.get("backends") or {}).get("judge") or "")
     if judge and not judge.startswith((PROVIDER, METRICS)):  # else the votes, or the column of the metrics
-        judges[judge] = recorded_verdicts(g.ranked for g in run.generations if g.ranked)
+        judges[judge] = recorded_verdicts(g.ranking for g in run.generations if g.ranking)
     try:
         judges[METRICS] = _by_metrics(run, {vote.pair for vote in votes})
     except UserError as error:

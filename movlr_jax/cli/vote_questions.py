@@ -10,13 +10,14 @@ from typing import Any
 
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.calibration import agreed, judged_pairs, recorded_verdicts
-from movlr_jax.evolution.ranking import BUDGET, ENOUGH, REPEATS, Comparison, Showing, next_pair, sided
-from movlr_jax.evolution.standing import Standing
+from movlr_jax.evolution.pairwise import BUDGET, ENOUGH, REPEATS, Presentation, next_pair, sided
+from movlr_jax.evolution.ranking_progress import RankingProgress
 from movlr_jax.film.captions import STRIP
-from movlr_jax.language.base import Evaluation, Preference
 from movlr_jax.language.clients.person import program_card
+from movlr_jax.records import Comparison, Evaluation, Preference
 from movlr_jax.report.data import Run
 from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.events import written
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.voting.questions import cameras, film_name, people
 from movlr_jax.voting.votes import MODEL, PROVIDER, Vote, Winner, votes_of
@@ -41,11 +42,10 @@ class RunQuestions:
         self._archive, self._run = archive, run
         films = {c.name: _film(archive, run, c) for c in run.candidates.values() if not c.failed}
         self._films = {name: film for name, film in films.items() if film}
-        self._items = [run.candidates[name] for name in self._films]
         self._names = list(self._films)
-        if len(self._items) < 2:
+        if len(self._names) < 2:
             raise UserError(
-                f"{archive.root} has {len(self._items)} candidates with a film, and a comparison needs 2; films are "
+                f"{archive.root} has {len(self._names)} candidates with a film, and a comparison needs 2; films are "
                 "made unless films=false"
             )
         self._ids = {film_name(f"{archive.root} {name}".encode()): name for name in self._names}
@@ -54,7 +54,7 @@ class RunQuestions:
         numbers = [call.get("sample") for call in calls if call.get("provider") == PROVIDER]
         self._number = 1 + max((n for n in numbers if isinstance(n, int)), default=-1)
         self.votes = [v for v in votes_of(calls) if {v.first, v.second} <= {*self._names}]
-        self._kept: tuple[tuple[Vote, ...], Standing] | None = None
+        self._kept: tuple[tuple[Vote, ...], RankingProgress] | None = None
         self._shown: dict[str, tuple[str, tuple[str, str]]] = {}  # rater -> id of the question, pair
 
     def state(self, rater: str, further: bool) -> dict[str, Any]:
@@ -75,17 +75,18 @@ class RunQuestions:
         }
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> RankingProgress:
         """The ranking by the votes so far. It is kept until they change, since it simulates its ending."""
         votes = tuple(self.votes)
         if self._kept is None or self._kept[0] != votes:
             self._kept = votes, self._ranked()
         return self._kept[1]
 
-    def _ranked(self) -> Standing:
-        n, raters = len(self._names), len({vote.rater for vote in self.votes}) or 1
-        showing = Showing(1, REPEATS * raters)
-        return Standing(self._names, range(n), (), self._comparisons(), BUDGET * n, showing)
+    def _ranked(self) -> RankingProgress:
+        raters = len({vote.rater for vote in self.votes}) or 1
+        presentation = Presentation(1, REPEATS * raters)
+        budget = BUDGET * len(self._names)
+        return RankingProgress(self._names, (), self._comparisons(), budget, presentation)
 
     def film(self, name: str) -> bytes | None:
         candidate = self._ids.get(name)
@@ -125,9 +126,12 @@ class RunQuestions:
         votes = [
             {n: getattr(v, n) for n in ("first", "second", "winner", "reason", "rater")} for v in self.votes
         ]
-        kept = {"names": list(self._names), "best": self._names[ranking.order[0]]} | {
-            name: [None if i in ranking.unranked else float(v) for i, v in enumerate(getattr(ranking, name))]
-            for name in ("strengths", "deviation", "p_best")
+        kept = {"names": list(self._names), "best": ranking.order[0]} | {
+            key: [
+                None if name in ranking.unranked else float(v)
+                for name, v in zip(self._names, getattr(ranking, key), strict=True)
+            ]
+            for key in ("strengths", "deviation", "p_best")
         }
         self._archive.record(
             KIND, {**kept, "comparisons": votes, "agreement": people(self.votes)["agreement"]}
@@ -135,24 +139,25 @@ class RunQuestions:
 
     def results(self) -> dict[str, Any]:
         """Return the ranking by people next to the judge's."""
-        ranking, names = self.standing.ranking, self._names
+        ranking = self.standing.ranking
+        p_best = dict(zip(self._names, ranking.p_best, strict=True))
         rows = [
             {
-                "name": names[i],
-                "p_best": None if i in ranking.unranked else float(ranking.p_best[i]),
-                "votes": sum(names[i] in vote.pair for vote in self.votes),
-                "film": self._card(names[i]),
+                "name": name,
+                "p_best": None if name in ranking.unranked else float(p_best[name]),
+                "votes": sum(name in vote.pair for vote in self.votes),
+                "film": self._card(name),
             }
-            for i in ranking.order
+            for name in ranking.order
         ]
         judge = str((self._run.about.get("backends") or {}).get("judge") or "the judge of the run")
-        said = recorded_verdicts(g.ranked for g in self._run.generations if g.ranked)
+        said = recorded_verdicts(g.ranking for g in self._run.generations if g.ranking)
         pairs = judged_pairs(self.votes, {judge: said})
-        best = self._items[ranking.order[0]]
+        best = self._run.candidates[ranking.order[0]]
         same, both = agreed(pairs, judge)
         return {
             "rows": rows,
-            "best": {"name": best.name, "films": [self._card(best.name)], **program_card(best.record())},
+            "best": {"name": best.name, "films": [self._card(best.name)], **program_card(written(best))},
             "judge": {
                 "name": judge,
                 "best": self._run.best.name if self._run.best else None,
@@ -168,29 +173,28 @@ class RunQuestions:
         pair = self._next(rater, further)
         if pair is None:
             return None
-        i, j = sided(pair, [(c.first, c.second) for c in self._comparisons()])
-        self._shown[rater] = (self._id(rater), (self._names[i], self._names[j]))
+        shown = sided(pair, [(c.first, c.second) for c in self._comparisons()])
+        self._shown[rater] = (self._id(rater), shown)
         return self._shown[rater][1]
 
-    def _next(self, rater: str, further: bool) -> tuple[int, int] | None:
+    def _next(self, rater: str, further: bool) -> tuple[str, str] | None:
         mine = [vote.pair for vote in self.votes if vote.rater == rater]
         others = [vote.pair for vote in self.votes if vote.rater != rater]
         if sum(pair in others for pair in mine) * _SHARED < len(mine):
             for pair in others:
                 if pair not in mine:
-                    i, j = sorted(map(self._names.index, pair))
-                    return i, j
+                    first, second = sorted(pair, key=self._names.index)
+                    return first, second
         standing = self.standing
         if not further and not standing.at_most:
             return None
-        n, most = len(self._names), None if further else standing.showing.most
-        pair = next_pair(n, range(n), (), standing.new, 2.0 if further else ENOUGH, most)
-        often = pair is not None and mine.count(frozenset(self._names[i] for i in pair)) >= REPEATS
+        most = None if further else standing.presentation.most
+        pair = next_pair(self._names, self._names, (), standing.new, 2.0 if further else ENOUGH, most)
+        often = pair is not None and mine.count(frozenset(pair)) >= REPEATS
         return None if often and not further else pair
 
     def _comparisons(self) -> list[Comparison]:
-        at = {name: i for i, name in enumerate(self._names)}
-        return [Comparison(at[v.first], at[v.second], Preference(v.winner, v.reason)) for v in self.votes]
+        return [Comparison.of(v.first, v.second, Preference(v.winner, v.reason)) for v in self.votes]
 
     def _id(self, rater: str) -> str:
         return hashlib.sha256(json.dumps([rater, self._number]).encode()).hexdigest()[:24]

@@ -16,11 +16,15 @@ from movlr_jax._util.settings import check_seeds
 from movlr_jax.config.compose import compose
 from movlr_jax.config.methods import METHODS
 from movlr_jax.config.schema import Config, check
+from movlr_jax.control.build import acting
 from movlr_jax.engine.environment import prepare_environment
+from movlr_jax.engine.parts import sized
+from movlr_jax.engine.resume import same_search
 from movlr_jax.engine.search import run_search
 from movlr_jax.engine.tasks import task_folder, task_of
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.trials import CONFIRM, TrialPlan
+from movlr_jax.evolution.journal import CONFIRM
+from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.report.data import read_run
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import inside
@@ -97,7 +101,9 @@ def compare(request: ComparisonRequest) -> ComparedMethods:
     for config in configs:
         error = None
         try:
-            endings.append("finished" if is_finished(config) else run_search(config)[1])
+            if finished := is_finished(config):
+                _check_settings(config, task)
+            endings.append("finished" if finished else run_search(config)[1])
         except UserError as refused:
             error = str(refused)
             print(error, file=sys.stderr, flush=True)
@@ -117,6 +123,14 @@ def is_finished(config: Config) -> bool:
         return False
     with Archive.open(Path(config.resume), write=False) as archive:
         return (archive.get("finished") or {}).get("generations") == config.generations
+
+
+def _check_settings(config: Config, task: Task) -> None:
+    """Raise UserError if a finished search, whose result is taken over, had other settings."""
+    task = acting(config.optimizer, task)
+    config = sized(config, task, config.candidates, lambda sentence: None)
+    with Archive.open(Path(str(config.resume)), write=False) as archive:
+        same_search(config, task, archive.get("run") or {}, archive)
 
 
 def _searches(methods: Sequence[str], seeds: Sequence[int]) -> list[tuple[str, str, int | None]]:

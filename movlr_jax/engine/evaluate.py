@@ -27,11 +27,11 @@ from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
 from movlr_jax.evolution.evaluation import make_probe, middle
-from movlr_jax.evolution.filming import clip_of, store, style_of
-from movlr_jax.evolution.trials import Claim
+from movlr_jax.evolution.film import clip_of, store, style_of
+from movlr_jax.evolution.trials import claim_of
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import film
-from movlr_jax.language.base import Evaluation
+from movlr_jax.records import Trial
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.storage.inside import read_inside
@@ -134,7 +134,7 @@ def default_folder(task: Task) -> Path:
     return Path("runs") / task.name / "evaluate"
 
 
-def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[Evaluation, dict[str, Any]]:
+def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[Trial, dict[str, Any]]:
     """Run the trials of a reward and save the trajectory of the middle one. Return its evaluation and a JSON record.
 
     The seeds of the trials are `seed` and those after it. The measures in the record are means over the trials.
@@ -145,7 +145,7 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
     with reporter.stage("optimise") as tick:  # an interrupted training is continued
         seeds = range(seed, seed + (config.trials or 1))
         (trials,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], seeds, tick, kept)
-    outcome, claim = middle(setup.task, trials), Claim.of(setup.task.motion, trials)
+    outcome, claim = middle(setup.task, trials), claim_of(setup.task.motion, trials)
     if len(trials) > 1:
         for trial in trials:
             reporter.say(f"  seed {trial.seed}: {trial.reason or summary(trial.metrics)}")

@@ -29,15 +29,15 @@ from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError, needed
 from movlr_jax.evolution.context import Clock, SearchContext
 from movlr_jax.evolution.evaluation import make_probe
-from movlr_jax.evolution.filming import clip_of
+from movlr_jax.evolution.film import clip_of
 from movlr_jax.evolution.roles import build_roles
 from movlr_jax.evolution.workers.base import ThisProcess, Workers
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Clip
 from movlr_jax.film.encoding import ffmpeg_version
 from movlr_jax.film.renderer import renderer
-from movlr_jax.language.base import Evaluation
 from movlr_jax.physics.choose import choose
+from movlr_jax.records import Evaluation
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import stem_of

@@ -16,7 +16,6 @@ from movlr_jax.config.trust import EVENT, task_file
 from movlr_jax.control.settings import PpoSettings
 from movlr_jax.engine.description import digest, model_files
 from movlr_jax.errors import UserError, shortened
-from movlr_jax.evolution.trials import EVENT as TRIALS
 from movlr_jax.storage.archive import SETTINGS, Archive
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.registry import DESCRIBED_TASK
@@ -92,7 +91,7 @@ def check_before_building(config: Config) -> None:
     if config.resume:
         with Archive.open(Path(config.resume), write=False, whole=True) as archive:
             archive.read(SETTINGS)
-            if archive.events("evaluated") and not archive.events(TRIALS):
+            if archive.events("evaluated") and not archive.events("trials"):
                 raise UserError(
                     f"{config.resume} was recorded by a version that ran each program once, so it cannot go on in "
                     "trials; its report and exports can be made, or start a new run"

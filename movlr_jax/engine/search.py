@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -18,16 +19,18 @@ from movlr_jax.engine.parts import build_context, chooses_samples, resize, sized
 from movlr_jax.engine.resume import about_damaged, check_before_building, keep_settings, same_search
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import BudgetSpent, resuming
-from movlr_jax.evolution.confirm import Confirmed, confirm
+from movlr_jax.evolution.confirm import confirm
 from movlr_jax.evolution.context import SearchContext
-from movlr_jax.evolution.filming import film_best_and_first
+from movlr_jax.evolution.criticise import in_a_line
+from movlr_jax.evolution.film import film_best_and_first
 from movlr_jax.evolution.final_training import has_final_training, run_final_training
 from movlr_jax.evolution.gates import score_of
-from movlr_jax.evolution.loop import Found, evolve, in_a_line
-from movlr_jax.evolution.ranking import nothing_answered, silence
+from movlr_jax.evolution.loop import Found, evolve
+from movlr_jax.evolution.rank import nothing_answered, silence
 from movlr_jax.evolution.tracking import begin_tracking, end_tracking
 from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.film.group_picture import GROUPS, picture
+from movlr_jax.records import Confirmation, Ranking
 from movlr_jax.report.page import PAGE, write_report
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.writing import new_run_dir
@@ -76,7 +79,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, Outcome]
         found = evolve(context)
         if has_final_training(context):
             run_final_training(context, found.best)
-        rankings = [event.data for event in archive.events("ranked")]
+        rankings = [ranking for _, ranking in context.journal.rankings()]
         _record_end(context, found, confirm(context, found), rankings)
         ended = "finished"
         return archive.root, "unjudged" if nothing_answered(rankings) else "finished"
@@ -163,7 +166,7 @@ def _end_session(context: SearchContext, ended: Ended) -> None:
 
 
 def _record_end(
-    context: SearchContext, found: Found, confirmed: Confirmed | None, rankings: list[dict[str, Any]]
+    context: SearchContext, found: Found, confirmed: Confirmation | None, rankings: Sequence[Ranking]
 ) -> None:
     """Film the best next to the first candidate, record that the search is finished, and report what it may claim."""
     archive, reporter, best = context.archive, context.reporter, found.best
@@ -184,7 +187,8 @@ def _record_end(
     if silent:
         reporter.say(f"WARNING: {silent}")
     if confirmed is None:
-        reporter.say(f"best, not confirmed: {best.name}  {in_a_line(context, best, found.standings)}")
+        trials = found.population.trials[best.name]
+        reporter.say(f"best, not confirmed: {best.name}  {in_a_line(context, best, trials)}")
         return
     reporter.say(confirmed.verdict)
     reporter.say(confirmed.text)

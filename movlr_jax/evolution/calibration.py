@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from movlr_jax.records import Ranking
 from movlr_jax.voting.votes import Vote
 
 Preferred = str | None  # name of the candidate that wins a pair; None: a tie
@@ -42,20 +42,17 @@ def judged_pairs(votes: Sequence[Vote], judges: Mapping[str, Verdicts]) -> list[
     ]
 
 
-def recorded_verdicts(rankings: Iterable[Mapping[str, Any]]) -> Verdicts:
-    """Return what the judge of a run preferred in each pair, from the data of its `ranked` events.
+def recorded_verdicts(rankings: Iterable[Ranking]) -> Verdicts:
+    """Return what the judge of a run preferred in each pair, by its rankings.
 
     The answer of the judge counts, also where a gate overruled it with another winner: then it is not known and left
     out.
     """
     counted: dict[frozenset[str], Counter[Preferred]] = {}
     for ranking in rankings:
-        for c in ranking.get("comparisons") or []:
-            if c.get("overruled") or c.get("answered") is False or c.get("winner") not in _PLACES:
-                continue
-            pair = frozenset((c["first"], c["second"]))
-            place = _PLACES[c["winner"]]
-            counted.setdefault(pair, Counter())[c[place] if place else None] += 1
+        for c in ranking.comparisons:
+            if c.decided and c.answered and not c.overruled:
+                counted.setdefault(frozenset((c.first, c.second)), Counter())[c.preferred] += 1
     return {pair: _majority(count, tuple(pair)) for pair, count in counted.items() if len(pair) == 2}
 
 
@@ -72,9 +69,6 @@ def agreed(pairs: Sequence[JudgedPair], judge: str) -> tuple[int, int]:
     """Return in how many pairs a judge prefers what most people prefer, and of how many that it judged."""
     judged = [pair for pair in pairs if judge in pair.verdicts]
     return sum(pair.verdicts[judge] == pair.people for pair in judged), len(judged)
-
-
-_PLACES = {"first": "first", "second": "second", "tie": ""}
 
 
 def _majority(count: Mapping[Preferred, int], names: Sequence[str]) -> Preferred:

@@ -2,129 +2,86 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
-from movlr_jax._util.quantities import summary
-from movlr_jax.evolution.context import SearchContext, timed
-from movlr_jax.evolution.filming import clip_of, store, style_of
+from movlr_jax.evolution.context import SearchContext
+from movlr_jax.evolution.film import film_trial
+from movlr_jax.evolution.journal import CONFIRM
 from movlr_jax.evolution.look import baselines
 from movlr_jax.evolution.loop import Found
-from movlr_jax.evolution.scripted.metrics import MetricsJudge
-from movlr_jax.evolution.trials import CONFIRM, Claim, Trials, believed, run_trials
-from movlr_jax.evolution.vetting import vet
-from movlr_jax.film.captions import Caption
-from movlr_jax.film.clips import film
-from movlr_jax.language.base import Evaluation
+from movlr_jax.evolution.optimise import optimise
+from movlr_jax.evolution.population import Trials
+from movlr_jax.evolution.trials import believed, claim_of
+from movlr_jax.evolution.vet import vet_one
+from movlr_jax.records import Claim, Confirmation
+from movlr_jax.storage.events import written
 
-EVENT = "confirmed"
 PROMISE = 0.8  # probability of being better than the first program from which on a search says so
 
 
-@dataclass(frozen=True)
-class Confirmed:
-    """What a search may claim."""
-
-    champion: str
-    first: str
-    claims: Mapping[str, Claim]  # of the champion, the first and the hand-written program
-    # probability by all trials that it is better than the first; None: it is the first, NaN: a judge decides
-    p_better: float | None
-
-    @property
-    def text(self) -> str:
-        """Return the claim in one line."""
-        mine = self.claims[self.champion]
-        others = [
-            f"{'first' if name == self.first else name} program {claim.text()}"
-            for name, claim in self.claims.items()
-            if name != self.champion
-        ]
-        return "; ".join([f"{self.champion} from {mine.n} fresh starts: {mine.text(interval=True)}", *others])
-
-    @property
-    def improved(self) -> bool:
-        """Whether a better program than the first was found."""
-        return self.p_better is not None and not self.p_better < PROMISE
-
-    @property
-    def verdict(self) -> str:
-        """Return whether a better program was found, in a sentence without a full stop."""
-        if self.p_better is None:
-            return "no better program than the first was found"
-        if math.isnan(self.p_better):
-            return f"the judge prefers {self.champion} to the first program"
-        chance = f"{self.champion} is better with P = {self.p_better:.2f}"
-        if not self.improved:
-            return f"no better program than the first was found ({chance} only)"
-        return f"a better program than the first was found ({chance})"
-
-
-def confirm(context: SearchContext, found: Found) -> Confirmed | None:
+def confirm(context: SearchContext, found: Found) -> Confirmation | None:
     """Run the champion, the first and the hand-written program in fresh trials. None where none are wanted."""
-    plan, champion = found.plan, found.best.name
+    plan, champion, journal = found.plan, found.best.name, context.journal
     if not plan.confirm:
         return None
     context.reporter.say(f"confirming {champion} in {plan.confirm} fresh trials")
-    context.seconds = dict(context.archive.get("timing") or {})
+    journal.begin(CONFIRM, final=True)
     programs, first = baselines(context)
-    verdicts = {champion: vet(context, found.best.source), **programs}
-    trials = run_trials(context, CONFIRM, verdicts, range(min(plan.beside, plan.confirm)))
+    verdicts = {champion: vet_one(context, found.best.source), **programs}
+    trials = optimise(context, CONFIRM, verdicts, range(min(plan.beside, plan.confirm)))
     rest = range(plan.beside, plan.confirm)
     if rest:
-        trials[champion] += run_trials(context, CONFIRM, {champion: verdicts[champion]}, rest)[champion]
+        trials[champion] += optimise(context, CONFIRM, {champion: verdicts[champion]}, rest)[champion]
     for name, of in trials.items():
         for trial in of:
-            _film(context, name, trial)
-    context.archive.record("timing", context.seconds)
-    p_better = _better(context, found, trials, first)
-    confirmed = Confirmed(
-        champion, first, {name: Claim.of(context.task.motion, of) for name, of in trials.items()}, p_better
+            film_trial(context, name, trial)
+    journal.end(CONFIRM)
+    claims = {name: claim_of(context.task.motion, of) for name, of in trials.items()}
+    confirmed = confirmation(
+        champion, first, claims, _p_better(context, found, trials, first), context.scored
     )
-    context.archive.record(EVENT, _record(confirmed))  # of a search that went on, the champion may be another
+    # of a search that went on, the champion may be another
+    context.archive.record("confirmed", written(confirmed))
     return confirmed
 
 
-def _better(context: SearchContext, found: Found, fresh: Trials, first: str) -> float | None:
-    """Return the probability by all trials that the champion is better than the first; see `Confirmed.p_better`."""
-    champion, before = found.best.name, found.standings.trials
-    if champion == first:
+def confirmation(
+    champion: str, first: str, claims: Mapping[str, Claim], p_better: float | None, scored: bool
+) -> Confirmation:
+    """Return what a search may claim.
+
+    Args:
+        champion: Name of the champion.
+        first: Name of the first program.
+        claims: What fresh trials of the champion, the first and the hand-written program came to.
+        p_better: Probability by all trials that the champion is better than the first; None where that is not known.
+        scored: Whether the scores of trials decide, and not a judge of films.
+    """
+    improved, verdict = False, "no better program than the first was found"
+    if champion != first and not scored:
+        improved, verdict = True, f"the judge prefers {champion} to the first program"
+    elif champion != first and p_better is not None:
+        chance, improved = f"{champion} is better with P = {p_better:.2f}", p_better >= PROMISE
+        found = "a better program than the first was found"
+        verdict = f"{found} ({chance})" if improved else f"{verdict} ({chance} only)"
+    others = [
+        f"{'first' if name == first else name} program {claim.text()}"
+        for name, claim in claims.items()
+        if name != champion
+    ]
+    mine = claims[champion]
+    text = "; ".join([f"{champion} from {mine.n} fresh starts: {mine.text(interval=True)}", *others])
+    return Confirmation(champion, first, claims, p_better, improved, text, verdict)
+
+
+def _p_better(context: SearchContext, found: Found, fresh: Trials, first: str) -> float | None:
+    """Return the probability by all trials that the champion is better than the first program.
+
+    None where it is the first program, and where a judge of films decides.
+    """
+    champion, before = found.best.name, found.population.trials
+    if champion == first or not context.scored:
         return None
-    if not isinstance(context.judge, MetricsJudge):
-        return math.nan
-    names = list(dict.fromkeys([*found.standings.names, first]))
+    names = list(dict.fromkeys([*found.population.names, first]))
     every = {name: [*before.get(name, ()), *fresh.get(name, ())] for name in names}
     return believed(context.task, every, names).p_better(names.index(champion), names.index(first))
-
-
-def _record(confirmed: Confirmed) -> dict[str, Any]:
-    p = confirmed.p_better
-    return {
-        "champion": confirmed.champion,
-        "first": confirmed.first,
-        "claims": {
-            name: {**claim.record(), "metrics": dict(claim.metrics)}
-            for name, claim in confirmed.claims.items()
-        },
-        "p_better": None if p is None or math.isnan(p) else p,
-        "improved": confirmed.improved,
-        "text": confirmed.text,
-        "verdict": confirmed.verdict,
-    }
-
-
-def _film(context: SearchContext, name: str, trial: Evaluation) -> None:
-    """Film a fresh trial in the style of previews, unless it is filmed."""
-    path = f"{trial.stem}.mp4"
-    if not context.films or trial.failed or context.archive.has(path):
-        return
-    with timed(context, "film"), context.reporter.stage(f"film {name}, fresh trial") as tick:
-        caption = Caption(
-            context.task.description, f"{name}, fresh trial", summary(trial.metrics), context.note
-        )
-        made = film(
-            clip_of(context.task, context.archive.read(f"{trial.stem}.npz"), caption), style_of(True), tick
-        )
-        store(context.archive.put, path, made)

@@ -1,34 +1,35 @@
-"""Parts of a search, and the record of its stages: a recorded stage never runs again."""
+"""The parts of a search, and the wall time of its sessions."""
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from movlr_jax._util.progress import Reporter
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
-from movlr_jax.evolution.ranking import BOTH_ORDERS, Showing
+from movlr_jax.evolution.journal import Journal
+from movlr_jax.evolution.pairwise import BOTH_ORDERS, Presentation
+from movlr_jax.evolution.ranking_progress import RankingProgress
+from movlr_jax.evolution.scripted.metrics import MetricsJudge
 from movlr_jax.evolution.scripted.proposer import ScriptedProposer
-from movlr_jax.evolution.standing import Standing
 from movlr_jax.evolution.workers.base import Workers
 from movlr_jax.language.base import Critic, Judge, Proposer
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
-from movlr_jax.tracking.base import Shown, Tracker
+from movlr_jax.tracking.base import Tracker, Unsent
 
 if TYPE_CHECKING:
     from movlr_jax.language.clients.client import ModelClient
 
 
-Watch = Callable[[int, Standing], None]
+Watch = Callable[[int, RankingProgress], None]
 
 
-def unwatched(generation: int, standing: Standing) -> None:
+def unwatched(generation: int, progress: RankingProgress) -> None:
     """For judges that need not see how far the ranking of a generation is."""
 
 
@@ -57,7 +58,10 @@ class Clock:
 
 @dataclass
 class SearchContext:
-    """Parts of a search. Each is built once."""
+    """The parts of a search.
+
+    Each is built once, but for `optimizer` and `workers`, which `resize` replaces together with their settings.
+    """
 
     config: Config
     task: Task
@@ -73,15 +77,17 @@ class SearchContext:
     models_used: str  # names of the language and vision models, or that none is used
     workers: Workers  # who evaluates the candidates
     tracker: Tracker | None = None  # where the course of the search is shown too
-    tracking: bool = False  # whether the tracker has begun
-    unsent: list[Shown] = field(default_factory=list)  # generations that the tracker lacks
     clients: Sequence[ModelClient] = ()  # clients of the models, closed at the end
-    showing: Showing = BOTH_ORDERS  # of pairs to the judge
+    showing: Presentation = BOTH_ORDERS  # of pairs to the judge
     watch: Watch = unwatched  # shows how far a ranking is
     # plan with another number of samples, and whether to keep it; None: the number is given
     resize: Callable[[int, bool], None] | None = None
-    verdicts: dict[str, Verdict] = field(default_factory=dict)  # of the current generation, by source
-    seconds: dict[str, float] = field(default_factory=dict)  # of the current generation, by stage
+    journal: Journal = field(init=False)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)  # see `vet.vet_one`
+    unsent: Unsent = field(default_factory=Unsent)  # what the tracker lacks
+
+    def __post_init__(self) -> None:
+        self.journal = Journal(self.archive)
 
     def close(self) -> None:
         """Close the sandbox, the workers and the model clients."""
@@ -89,6 +95,11 @@ class SearchContext:
         self.workers.close()
         for client in self.clients:
             client.close()
+
+    @property
+    def scored(self) -> bool:
+        """Whether the scores of the task order the programs. Otherwise a judge compares motions of one trial."""
+        return isinstance(self.judge, MetricsJudge)
 
     @property
     def weights(self) -> tuple[float, float] | None:
@@ -99,24 +110,3 @@ class SearchContext:
     def note(self) -> str:
         """Names of the proposer and the judge, for the caption of every film."""
         return ", ".join(name.split(" (")[0] for name in (self.proposer.name, self.judge.name))
-
-
-def once(
-    context: SearchContext, kind: str, g: int, stage: str, work: Callable[[], dict[str, Any]]
-) -> dict[str, Any]:
-    """Return the recorded result of a stage. If there is none, run `work` and record its result."""
-    data = context.archive.get(kind, g)
-    if data is None:
-        with timed(context, stage):
-            data = work()
-        context.archive.record(kind, data, g)
-    return data
-
-
-@contextlib.contextmanager
-def timed(context: SearchContext, stage: str) -> Iterator[None]:
-    """Add the wall time of a block to the timing of the generation, less that of the stages inside it."""
-    started, before = time.monotonic(), sum(context.seconds.values())
-    yield
-    inside = sum(context.seconds.values()) - before
-    context.seconds[stage] = context.seconds.get(stage, 0.0) + time.monotonic() - started - inside

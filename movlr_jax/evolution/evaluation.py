@@ -9,7 +9,7 @@ import io
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ import numpy as np
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.episode import by_candidate, episode_ends, episode_of
 from movlr_jax.evolution.gates import merit
-from movlr_jax.language.base import Evaluation
 from movlr_jax.physics.base import Physics
+from movlr_jax.records import Trial
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.vet import Verdict
@@ -41,7 +41,7 @@ def evaluate(
     seeds: Sequence[int],
     progress: Progress | None = None,
     folder: Path | None = None,
-) -> list[list[Evaluation]]:
+) -> list[list[Trial]]:
     """Run one trial per verdict and seed, all in one batch.
 
     A trial is a start state, a stream of noise and, if policies are trained, a training. Its seed decides all three,
@@ -59,20 +59,66 @@ def evaluate(
         folder: Where an optimizer that trains saves its checkpoints; None saves nothing.
 
     Returns:
-        For each verdict, E evaluations in the order of `seeds`, numbered by the verdict. Those of rejected programs
-        have a reason and no metrics.
+        For each verdict, E trials in the order of `seeds`. Those of rejected programs have a reason and no metrics.
     """
     accepted = [v.program for v in verdicts if v.program]
     if not accepted:
-        return [[failed_row(row, v, seed) for seed in seeds] for row, v in enumerate(verdicts)]
-    programs = [v.program or accepted[0] for v in verdicts]
+        return [[failed(verdict, seed) for seed in seeds] for verdict in verdicts]
+    batch = _simulated(optimizer, task, [v.program or accepted[0] for v in verdicts], seeds, progress, folder)
+    ends, found = episode_ends(batch.trajectory, batch.initial, task), []
+    for i, verdict in enumerate(verdicts):
+        late = verdict.program and optimizer.scorer.late.get(verdict.program.structure)
+        if verdict.program is None or late:
+            why = replace(verdict, stage="run", message=late) if late else verdict
+            found.append([failed(why, seed) for seed in seeds])
+            continue
+        found.append([])
+        for e, seed in enumerate(seeds):
+            row = i * len(seeds) + e
+            episode = episode_of(batch.trajectory, row, ends[row])
+            values = batch.scores.terms[i]
+            terms = {name: of[e, : len(episode.actions)] for name, of in values.items()}
+            trial = measure(task, verdict.program, episode, terms, batch.replaced(i), batch.ctrl_dt)
+            learning, states = batch.learning(row), _states(episode, task)
+            found[-1].append(replace(trial, seed=seed, timing=batch.timing, learning=learning, states=states))
+    return found
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """The simulated trials of K programs with E seeds, and their scores."""
+
+    controllers: Any
+    trajectory: Trajectory  # [K * E, T, ...]
+    initial: Any  # the start states [K * E, ...]
+    scores: Any
+    ctrl_dt: float
+    timing: Mapping[str, float]
+
+    def replaced(self, i: int) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """Return the counts of non-finite values of program i per term, in its episodes and in its plans."""
+        planned = self.controllers.nonfinite
+        return self.scores.nonfinite[i], planned[i] if planned else {}
+
+    def learning(self, row: int) -> Mapping[str, Any]:
+        """Return the training curves of a row; empty if no policy was trained."""
+        return self.controllers.learning[row] if self.controllers.learning else {}
+
+
+def _simulated(
+    optimizer: Optimizer,
+    task: Task,
+    programs: Sequence[RewardProgram],
+    seeds: Sequence[int],
+    progress: Progress | None,
+    folder: Path | None,
+) -> _Batch:
     k, ctrl_dt = len(programs), optimizer.sim_physics.ctrl_dt
-    steps = round(task.episode_s / ctrl_dt)
     started, before = time.monotonic(), optimizer.steps_done
     start = optimizer.sim_physics.start(*(np.tile(x, (k, 1)) for x in starts(task, seeds)))
     keys = jnp.stack([jax.random.key(seed) for seed in seeds])
     controllers = optimizer.optimise(programs, keys, progress, folder)
-    trajectory = controllers.rollout(start, steps=steps, key=keys)
+    trajectory = controllers.rollout(start, steps=round(task.episode_s / ctrl_dt), key=keys)
     wall, steps = time.monotonic() - started, trajectory.actions.shape[1]
     timing = {
         "wall_s_per_sim_s": wall / (steps * ctrl_dt),
@@ -82,30 +128,7 @@ def evaluate(
         lambda x: by_candidate(x, k), (trajectory.steps, trajectory.actions, start.step)
     )
     scores = optimizer.scorer(programs, states, actions, initial)
-    ends, planned = episode_ends(trajectory, start.step, task), controllers.nonfinite
-    evaluations = []
-    for i, verdict in enumerate(verdicts):
-        late = verdict.program and optimizer.scorer.late.get(verdict.program.structure)
-        if verdict.program is None or late:
-            why = replace(verdict, stage="run", message=late) if late else verdict
-            evaluations.append([failed_row(i, why, seed) for seed in seeds])
-            continue
-        replaced, mine = (scores.nonfinite[i], planned[i] if planned else {}), []
-        for e, seed in enumerate(seeds):
-            row = i * len(seeds) + e
-            episode = episode_of(trajectory, row, ends[row])
-            terms = {name: values[e, : len(episode.actions)] for name, values in scores.terms[i].items()}
-            trial = replace(
-                measure(task, verdict.program, episode, terms, replaced, ctrl_dt),
-                candidate=i,
-                seed=seed,
-                timing=timing,
-                learning=controllers.learning[row] if controllers.learning else {},
-                states=_states(episode, task),
-            )
-            mine.append(trial)
-        evaluations.append(mine)
-    return evaluations
+    return _Batch(controllers, trajectory, start.step, scores, ctrl_dt, timing)
 
 
 def starts(task: Task, seeds: Sequence[int]) -> tuple[np.ndarray, ...]:
@@ -114,7 +137,7 @@ def starts(task: Task, seeds: Sequence[int]) -> tuple[np.ndarray, ...]:
     return tuple(np.concatenate(x) for x in zip(*each, strict=True))
 
 
-def middle(task: Task, trials: Sequence[Evaluation]) -> Evaluation:
+def middle(task: Task, trials: Sequence[Trial]) -> Trial:
     """Return the trial with the middle merit; of an even number, the worse one in the middle.
 
     It stands for its program where one motion is shown. So a lucky or unlucky start does not decide.
@@ -129,8 +152,8 @@ def measure(
     terms: Mapping[str, np.ndarray],
     replaced: tuple[Mapping[str, int], Mapping[str, int]],
     ctrl_dt: float,
-) -> Evaluation:
-    """Return the evaluation of a finished episode under a program, numbered 0 and without its states.
+) -> Trial:
+    """Return the trial of a finished episode under a program, without its seed and its states.
 
     terms: Values [T] of each term. replaced: Counts of non-finite values per term, in the episode and in its plans.
     """
@@ -143,11 +166,7 @@ def measure(
         reason = "the metrics of the episode are not finite"
     picked = np.linspace(0, len(episode.actions) - 1, min(_CURVE_POINTS, len(episode.actions))).astype(int)
     time_s = np.asarray(episode.steps.time, float)
-    return Evaluation(
-        generation=0,
-        candidate=0,
-        source=program.source,
-        weights=dict(program.weights),
+    return Trial(
         reason=reason,
         stage="run" if reason else None,
         metrics={name: float(f"{value:.9g}") for name, value in metrics.items() if math.isfinite(value)},
@@ -182,10 +201,9 @@ def _curve(values: np.ndarray) -> list[float | None]:
     return [float(f"{v:.6g}") if math.isfinite(v) else None for v in values.tolist()]
 
 
-def failed_row(row: int, verdict: Verdict, seed: int | None = None) -> Evaluation:
-    """Return the evaluation of a program that was not run, with the reason of its verdict."""
-    source, weights = (verdict.program.source, verdict.program.weights) if verdict.program else ("", {})
-    return Evaluation(0, row, source, verdict.message, verdict.stage, dict(weights), seed=seed)
+def failed(verdict: Verdict, seed: int | None = None) -> Trial:
+    """Return the trial of a program that was not run, with the reason of its verdict."""
+    return Trial(seed=seed, reason=verdict.message, stage=verdict.stage)
 
 
 def _states(episode: Trajectory, task: Task) -> bytes:

@@ -5,38 +5,38 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from movlr_jax.language.base import Evaluation, Preference
+from movlr_jax.records import Evaluation, Preference, Trial
 from movlr_jax.tasks import Task
 
 
-def fault(candidate: Evaluation) -> tuple[int, str]:
-    """Return how grave the fault of a motion is and what it is; 0 and an empty string for a sound motion.
+def fault(trial: Trial) -> tuple[int, str]:
+    """Return how severe the fault of a motion is and what it is; 0 and an empty string for a sound motion.
 
-    A motion that ends early (3: diverged, 2: a fall or a dropped object) is graver than a degenerate one (1).
+    A motion that ends early (3: diverged, 2: a fall or a dropped object) is worse than a degenerate one (1).
     """
-    if candidate.failed or candidate.metrics.get("diverged_fraction", 0.0) > 0:
+    if trial.failed or trial.metrics.get("diverged_fraction", 0.0) > 0:
         return 3, "the simulation diverged"
-    if candidate.metrics.get("fell", 0.0) > 0:
-        seconds = candidate.metrics.get("time_to_fall_s")
+    if trial.metrics.get("fell", 0.0) > 0:
+        seconds = trial.metrics.get("time_to_fall_s")
         return 2, "it fell" if seconds is None else f"it fell after {seconds:.1f} s"
-    if candidate.metrics.get("dropped", 0.0) > 0:
+    if trial.metrics.get("dropped", 0.0) > 0:
         return 2, "it dropped the object"
-    if candidate.faults:
-        return 1, next(iter(candidate.faults.values()))
+    if trial.faults:
+        return 1, next(iter(trial.faults.values()))
     return 0, ""
 
 
-def score_of(task: Task, evaluation: Evaluation) -> float:
+def score_of(task: Task, trial: Trial) -> float:
     """Return the task score of one episode, -inf if it failed or the simulation diverged."""
-    if evaluation.failed or evaluation.metrics.get("diverged_fraction", 0.0) > 0:
+    if trial.failed or trial.metrics.get("diverged_fraction", 0.0) > 0:
         return -math.inf
-    score = task.score(dict(evaluation.metrics))
+    score = task.score(dict(trial.metrics))
     return score if math.isfinite(score) else -math.inf
 
 
-def merit(task: Task, evaluation: Evaluation) -> tuple[int, float]:
+def merit(task: Task, trial: Trial) -> tuple[int, float]:
     """Return what orders motions without a judge: the lesser fault is better, then the higher score."""
-    return -fault(evaluation)[0], score_of(task, evaluation)
+    return -fault(trial)[0], score_of(task, trial)
 
 
 def gated(preference: Preference, a: Evaluation, b: Evaluation) -> Preference:
@@ -51,9 +51,9 @@ def gated(preference: Preference, a: Evaluation, b: Evaluation) -> Preference:
 
 def by_gates(a: Evaluation, b: Evaluation) -> Preference | None:
     """Return the preference for the candidate with the lesser fault, None if no fault decides."""
-    (grave_a, why_a), (grave_b, why_b) = fault(a), fault(b)
-    if grave_a == grave_b:
+    (severity_a, why_a), (severity_b, why_b) = fault(a), fault(b)
+    if severity_a == severity_b:
         return None
-    if grave_a > grave_b:
+    if severity_a > severity_b:
         return Preference("second", f"{a.name}: {why_a}")
     return Preference("first", f"{b.name}: {why_b}")

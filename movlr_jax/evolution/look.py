@@ -10,38 +10,30 @@ import numpy as np
 from movlr_jax.control.build import trains
 from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.evolution.context import SearchContext
-from movlr_jax.evolution.trials import (
-    HAND_WRITTEN,
-    Claim,
-    TrialPlan,
-    Trials,
-    believed,
-    record_trials,
-    recorded_trials,
-    simulated,
-    trial_seed,
-)
-from movlr_jax.evolution.vetting import start_program, vet
+from movlr_jax.evolution.optimise import simulated
+from movlr_jax.evolution.population import Trials
+from movlr_jax.evolution.propose import starts_with_a_program
+from movlr_jax.evolution.trials import HAND_WRITTEN, TrialPlan, believed, claim_of, trial_seed
+from movlr_jax.evolution.vet import start_program, vet_one
 from movlr_jax.evolution.worth import replaces
-from movlr_jax.language.base import Evaluation
+from movlr_jax.records import Trial, candidate_name
 from movlr_jax.sandbox.vet import Verdict
-from movlr_jax.storage.layout import candidate_name
 from movlr_jax.tasks import Task
 
 _MORE = 4  # times the samples of a plan, tried where no program succeeds
 _LONGEST_MIN = 20.0  # predicted minutes of a search up to which the engine itself takes more samples
 
 
-def look(context: SearchContext, plan: TrialPlan) -> str:
-    """Run the first program, and the hand-written one, before the search. Return the name of the first.
+def look(context: SearchContext, plan: TrialPlan) -> None:
+    """Run the first program, and the hand-written one, before the search.
 
     Their trials are the first ones of generation 0, so that they are compared with its programs in the same trials.
     Where none of them succeeds, the planner may be too weak to tell programs apart: they run again with more samples
     per plan, which are kept if the scores are clearly better and the search does not become long.
     """
     programs, first = baselines(context)
-    if set(programs) <= set(recorded_trials(context, 0)):
-        return first
+    if set(programs) <= set(context.journal.trials(0)):
+        return
     numbers = range(plan.look)
     started = time.monotonic()
     ran = simulated(context, 0, programs, numbers)
@@ -52,7 +44,7 @@ def look(context: SearchContext, plan: TrialPlan) -> str:
     minutes = seconds * rest / 60
     if context.resize and _none_succeeds(context.task, ran):
         ran, minutes = _stronger(context, programs, numbers, ran, rest) or (ran, minutes)
-    record_trials(context, 0, ran, numbers)
+    context.journal.record_trials(0, ran, numbers)
     context.reporter.say(f"{plan.text()}; about {max(1, round(minutes))} more minutes, films not counted")
     if isinstance(context.config.optimizer, PlanningSettings):
         samples = context.config.optimizer.mppi.samples
@@ -64,16 +56,14 @@ def look(context: SearchContext, plan: TrialPlan) -> str:
         context.reporter.say(
             "the task always starts from the same state, so trials differ in the planner's noise alone"
         )
-    return first
 
 
 def baselines(context: SearchContext) -> tuple[dict[str, Verdict], str]:
     """Return the programs that a search is compared with, by name, and the name of the first one."""
-    given = context.config.method.start != "nothing"
-    first = candidate_name(0, 0) if given else "initial"
-    programs, human = {first: vet(context, start_program(context))}, context.task.human_reward
+    first = candidate_name(0, 0) if starts_with_a_program(context) else "initial"
+    programs, human = {first: vet_one(context, start_program(context))}, context.task.human_reward
     if human and human not in (start_program(context), context.task.initial_reward):
-        verdict = vet(context, human)
+        verdict = vet_one(context, human)
         programs |= {HAND_WRITTEN: verdict} if verdict.program else {}
     return programs, first
 
@@ -81,11 +71,11 @@ def baselines(context: SearchContext) -> tuple[dict[str, Verdict], str]:
 def _say(context: SearchContext, ran: Trials, first: str) -> None:
     for name, trials in ran.items():
         label = "the first program" if name == first else f"the {name} program"
-        context.reporter.say(f"{label}: {Claim.of(context.task.motion, trials).text()}")
+        context.reporter.say(f"{label}: {claim_of(context.task.motion, trials).text()}")
 
 
 def _none_succeeds(task: Task, ran: Trials) -> bool:
-    claims = [Claim.of(task.motion, trials) for trials in ran.values()]
+    claims = [claim_of(task.motion, trials) for trials in ran.values()]
     return all(claim.successes == 0 for claim in claims)
 
 
@@ -118,9 +108,9 @@ def _stronger(
     return None
 
 
-def _better(context: SearchContext, after: Sequence[Evaluation], before: Sequence[Evaluation]) -> bool:
+def _better(context: SearchContext, after: Sequence[Trial], before: Sequence[Trial]) -> bool:
     """Return whether the trials `after` are clearly better than those `before`, of the same seeds."""
-    now, then = (Claim.of(context.task.motion, trials).successes or 0 for trials in (after, before))
+    now, then = (claim_of(context.task.motion, trials).successes or 0 for trials in (after, before))
     if now > then:
         return True
     return replaces(believed(context.task, {"after": after, "before": before}, ["after", "before"]), 0, 1)

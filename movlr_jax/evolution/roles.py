@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from movlr_jax._util.parts import filled, services_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import Watch, unwatched
-from movlr_jax.evolution.ranking import BOTH_ORDERS, Showing, to_people
+from movlr_jax.evolution.pairwise import BOTH_ORDERS, Presentation, to_people
 from movlr_jax.evolution.scripted.critics import NoCritic, ReflectionCritic, StatisticsCritic
 from movlr_jax.evolution.scripted.metrics import MetricsCritic, MetricsJudge
 from movlr_jax.evolution.scripted.proposer import ScriptedProposer
@@ -38,7 +38,7 @@ class Roles:
     critic: Critic
     models_used: str  # names of the models, in one line
     clients: tuple[ModelClient, ...] = ()
-    showing: Showing = BOTH_ORDERS  # of pairs to the judge
+    showing: Presentation = BOTH_ORDERS  # of pairs to the judge
     watch: Watch = unwatched  # shows how far a ranking is
 
 

@@ -12,11 +12,13 @@ import numpy as np
 
 from movlr_jax.errors import UserError, resuming
 from movlr_jax.evolution.context import SearchContext
+from movlr_jax.evolution.film import representative
 from movlr_jax.evolution.gates import score_of
-from movlr_jax.evolution.selection import Standings
-from movlr_jax.evolution.trials import Claim, representative
-from movlr_jax.language.base import Evaluation
+from movlr_jax.evolution.population import Population
+from movlr_jax.evolution.trials import claim_of
+from movlr_jax.records import Evaluation, Ranking
 from movlr_jax.storage.begun import asked_here, begin, covers
+from movlr_jax.storage.events import read
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tracking.base import Ended, Shown
 
@@ -48,19 +50,20 @@ def begin_tracking(context: SearchContext) -> None:
     archive.record(BEGUN, {"tracker": name, "uri": context.config.tracker.uri, **found})
     if found.get("store"):
         begin(archive.root, {"tracker.store": found["store"]})
-    context.tracking = True
+    context.unsent.begun = True
 
 
-def track(context: SearchContext, g: int, evaluations: Sequence[Evaluation], standings: Standings) -> None:
+def track(context: SearchContext, g: int, candidates: Sequence[Evaluation], population: Population) -> None:
     """Show a finished generation in the tracker, if it has begun and does not have the generation yet.
 
     The search goes on if the tracker cannot be reached; the generation is sent with the next one.
     """
-    if not context.tracking or _has(context, g):
+    if not context.unsent.begun or _has(context, g):
         return
-    made = {e.name: candidate_path(e.generation, e.candidate, ".mp4") for e in evaluations if e.film}
+    made = {e.name: candidate_path(e.generation, e.candidate, ".mp4") for e in candidates if e.film}
     films = {name: context.archive.root / film for name, film in made.items() if context.archive.has(film)}
-    context.unsent.append(Shown(g, numbers(context, g, evaluations, standings), films))
+    shown = Shown(g, numbers(context, g, candidates, population), films)
+    context.unsent.generations.append(shown)
     _send(context)
 
 
@@ -69,7 +72,7 @@ def end_tracking(context: SearchContext, ended: Ended, report: Path | None) -> N
     tracker, archive = context.tracker, context.archive
     if tracker is None:
         return
-    finished = context.tracking and ended == "finished"
+    finished = context.unsent.begun and ended == "finished"
     sent = not finished or (
         _send(context)
         and archive.has("best.py")
@@ -78,7 +81,7 @@ def end_tracking(context: SearchContext, ended: Ended, report: Path | None) -> N
     sent = _tried(context, lambda: tracker.close(ended)) and sent
     if finished and sent:
         archive.record(ENDED, _ending(context))
-    if not sent or context.unsent:
+    if not sent or context.unsent.generations:
         context.reporter.say(f"the tracker has not got everything; {resuming(archive.root)} sends the rest")
 
 
@@ -101,7 +104,7 @@ def _has(context: SearchContext, g: int) -> bool:
 
 def _send(context: SearchContext) -> bool:
     """Show the generations that the tracker lacks, oldest first. Return whether it has all of them then."""
-    tracker, waiting = context.tracker, context.unsent
+    tracker, waiting = context.tracker, context.unsent.generations
     assert tracker is not None
     while waiting:
         if not _tried(context, partial(tracker.generation, waiting[0])):
@@ -121,30 +124,28 @@ def _tried(context: SearchContext, call: Callable[[], None]) -> bool:
 
 
 def numbers(
-    context: SearchContext, g: int, evaluations: Sequence[Evaluation], standings: Standings
+    context: SearchContext, g: int, candidates: Sequence[Evaluation], population: Population
 ) -> dict[str, float]:
     """Return what a tracker shows of a generation: best and spread, weights, judge flip rate, cost and times."""
-    scores = [s for e in evaluations if math.isfinite(s := score_of(context.task, e))]
-    ranked, (calls, cost) = context.archive.get("ranked", g) or {}, context.archive.spent()
-    trials = standings.trials[str(standings.champion)]
-    best = representative(context, trials)
-    mean, claim = (
-        float(np.mean([score_of(context.task, trial) for trial in trials])),
-        Claim.of(context.task.motion, trials),
-    )
+    scores = [s for e in candidates if math.isfinite(s := score_of(context.task, e))]
+    ranking = read(Ranking, context.archive.get("ranked", g) or {})
+    calls, cost = context.archive.spent()
+    champion = str(population.champion)
+    trials, program = population.trials[champion], population.programs[champion]
+    claim = claim_of(context.task.motion, trials)
     found = {
-        "score/best": mean,
+        "score/best": float(np.mean([score_of(context.task, trial) for trial in trials])),
         "trials/best": claim.n,
         **({} if claim.successes is None else {"success_rate/best": claim.successes / claim.n}),
         **({"score/mean": float(np.mean(scores)), "score/std": float(np.std(scores))} if scores else {}),
         **{f"best/{name}": value for name, value in claim.metrics.items()},
-        **{f"weights/{name}": weight for name, weight in best.weights.items()},
-        **{f"terms/{name}": term["weighted_mean"] for name, term in best.terms.items()},
-        "candidates/failed": sum(e.failed for e in evaluations),
-        "judge/flip_rate": ranked.get("flip_rate"),
-        "judge/comparisons": len(ranked.get("comparisons", ())),
+        **{f"weights/{name}": weight for name, weight in program.weights.items()},
+        **{f"terms/{name}": t["weighted_mean"] for name, t in representative(context, trials).terms.items()},
+        "candidates/failed": sum(e.failed for e in candidates),
+        "judge/flip_rate": ranking.flip_rate,
+        "judge/comparisons": len(ranking.comparisons),
         "models/calls": calls,
         "models/cost_usd": cost,
-        **{f"seconds/{stage}": seconds for stage, seconds in context.seconds.items()},
+        **{f"seconds/{stage}": seconds for stage, seconds in context.journal.seconds.items()},
     }
     return {name: float(v) for name, v in found.items() if v is not None and math.isfinite(v)}

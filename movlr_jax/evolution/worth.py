@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
-from scipy.special import ndtr, stdtr, stdtrit
-from scipy.stats import binomtest, chi2
+from scipy.special import ndtr, stdtr
+from scipy.stats import chi2
 
 REPLACE = 0.9  # probability of being better at which a challenger replaces the champion
 _DIVERGED = 3  # of `gates.fault`
@@ -94,7 +94,7 @@ class Posterior:
 class TrialScore:
     """What is known of one trial of one program."""
 
-    fault: int  # how grave its fault is, see `gates.fault`: 0 none, 3 diverged
+    fault: int  # how severe its fault is, see `gates.fault`: 0 none, 3 diverged
     success: bool | None  # None: the task has none
     score: float  # may be infinite or NaN
 
@@ -359,17 +359,6 @@ def final_choice(
     return _ordered(posterior, [champion, *good])[0]
 
 
-def trials_needed(posterior: Posterior, gain: float = 0.8, most: int = 16) -> int:
-    """Return how many trials of a program let the best mean reach this share of what the best program is worth.
-
-    The best mean of n trials reaches the correlation of a mean with the worth, 1 / sqrt(1 + noise^2 / (n spread^2)).
-    """
-    if posterior.noise == 0.0:
-        return 1
-    ratio = 0.5 * posterior.noise**2 / max(posterior.spread, 1e-9 * posterior.noise) ** 2
-    return int(np.clip(np.ceil(ratio * gain**2 / (1 - gain**2)), 1, most))
-
-
 def _ordered(posterior: Posterior, programs: Sequence[int]) -> list[int]:
     """Return programs from best to worst; of equal ones the earlier first."""
     return sorted(programs, key=lambda i: (-posterior.mean[i], i))
@@ -378,21 +367,3 @@ def _ordered(posterior: Posterior, programs: Sequence[int]) -> list[int]:
 def replaces(posterior: Posterior, challenger: int, champion: int, threshold: float = REPLACE) -> bool:
     """Whether the challenger is better than the champion with probability `threshold`."""
     return posterior.p_better(challenger, champion) >= threshold
-
-
-def rate_interval(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Return Wilson's interval of a rate; (0, 1) of no trials."""
-    if n == 0:
-        return 0.0, 1.0
-    low, high = binomtest(successes, n).proportion_ci(level, method="wilson")
-    return float(low), float(high)
-
-
-def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Return the t interval of the mean; infinite for fewer than two values."""
-    n = len(values)
-    if n < 2:
-        return -np.inf, np.inf
-    middle, error = np.mean(values), np.std(values, ddof=1) / np.sqrt(n)
-    away = stdtrit(n - 1, 0.5 + level / 2) * error
-    return float(middle - away), float(middle + away)

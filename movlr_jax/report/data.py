@@ -12,41 +12,25 @@ from typing import Any
 
 from movlr_jax._util.quantities import leading
 from movlr_jax.errors import printable
-from movlr_jax.evolution.trials import CONFIRM, Claim
-from movlr_jax.language.base import Evaluation
-from movlr_jax.report.confirmation import Confirmation, mapping, read_confirmation, read_trials
-from movlr_jax.storage.archive import Archive
-from movlr_jax.storage.events import numbers
+from movlr_jax.evolution.journal import CONFIRM
+from movlr_jax.evolution.trials import claim_of
+from movlr_jax.records import (
+    Claim,
+    Confirmation,
+    Evaluation,
+    FinalTraining,
+    Generation,
+    Program,
+    Ranking,
+    Trial,
+)
+from movlr_jax.storage.archive import Archive, Event
+from movlr_jax.storage.events import KINDS, numbers, read
 from movlr_jax.tasks.motion import Motion
 from movlr_jax.tasks.motion_measures import achieved
 
 FIRST = "g00k00"  # the first program of every run
-
-
-@dataclass(frozen=True)
-class Generation:
-    """One generation of the search. Stages that have not happened are None."""
-
-    index: int
-    proposed: Mapping[str, Any] | None = None
-    ranked: Mapping[str, Any] | None = None
-    criticised: Mapping[str, Any] | None = None
-    timing: Mapping[str, Any] | None = None
-    candidates: Sequence[Evaluation] = ()
-
-    @cached_property
-    def best(self) -> str | None:
-        """Name of the best program after this generation, once it is ranked."""
-        return (self.ranked or {}).get("best")
-
-    @property
-    def final(self) -> bool:
-        """Whether it is the last contest, of programs of earlier generations."""
-        return self.ranked is not None and self.proposed is None and not self.candidates
-
-    @property
-    def title(self) -> str:
-        return "Final" if self.final else f"Generation {self.index}"
+_DIGITS = 6  # of the number of a trial
 
 
 @dataclass(frozen=True)
@@ -86,14 +70,14 @@ class Run:
     root: Path
     about: Mapping[str, Any] = field(default_factory=dict)  # the "run" event
     generations: Sequence[Generation] = ()
-    trials: Mapping[int, Mapping[str, Mapping[int, Evaluation]]] = field(
+    trials: Mapping[int, Mapping[str, Mapping[int, Trial]]] = field(
         default_factory=dict
     )  # generation (-1: the confirmation) -> program -> number -> trial
     confirmed: Confirmation | None = None
     motion: Motion | None = None  # that the task's words ask for, if the task is at hand
     finished: Mapping[str, Any] | None = None
     stopped: str = ""  # why the search ended before its last generation
-    full: Evaluation | None = None  # the best program after its final training
+    full: FinalTraining | None = None  # the best program after its final training
     calls: Sequence[ModelCalls] = ()
     exchanges: Sequence[Exchange] = ()
     wall_s: float | None = None  # of all sessions
@@ -111,7 +95,7 @@ class Run:
         names = [*(g.best for g in reversed(self.generations)), (self.finished or {}).get("best")]
         return next((self.candidates[name] for name in names if name in self.candidates), None)
 
-    def searched(self, name: str) -> list[Evaluation]:
+    def searched(self, name: str) -> Sequence[Trial]:
         """Return all trials of a program during the search; its one motion if the run recorded no trials."""
         rounds = [of[name] for g, of in sorted(self.trials.items()) if g != CONFIRM and name in of]
         found = [trial for numbered in rounds for _, trial in sorted(numbered.items())]
@@ -122,11 +106,11 @@ class Run:
         """Program -> what its trials during the search came to."""
         return {name: self.claim(self.searched(name)) for name in self.candidates}
 
-    def claim(self, trials: Sequence[Evaluation]) -> Claim:
+    def claim(self, trials: Sequence[Trial]) -> Claim:
         """Return what trials of one program came to."""
-        return Claim.of(self.motion, trials)
+        return claim_of(self.motion, trials)
 
-    def succeeded(self, trial: Evaluation) -> bool | None:
+    def succeeded(self, trial: Trial) -> bool | None:
         """Return whether a trial succeeded; None if its success is not known."""
         value = achieved(self.motion, dict(trial.metrics))
         return None if trial.failed or value is None else value >= 1
@@ -137,12 +121,17 @@ class Run:
         judge = str((self.about.get("backends") or {}).get("judge") or "")
         return judge.startswith("metrics")
 
+    @property
+    def ranked_by_trials(self) -> bool:
+        """Whether the rankings say how much trials differ; those of earlier versions compared single motions."""
+        return any(g.ranking and g.ranking.noise is not None for g in self.generations)
+
     @cached_property
-    def standings(self) -> dict[str, dict[str, float]]:
+    def strengths(self) -> dict[str, dict[str, float]]:
         """Program -> its `strength`, `deviation` and `p_best` in the last ranking that has it; NaN: unknown."""
         found = {}
         for g in self.generations:
-            for program, *values in ranking_rows(g.ranked or {}):
+            for program, *values in ranking_rows(g.ranking):
                 found[program] = dict(zip(("strength", "deviation", "p_best"), numbers(values), strict=True))
         return found
 
@@ -185,65 +174,93 @@ def read_run(archive: Archive, used: bool = False, motion: Motion | None = None)
 
     used: whether another process is working in it. motion: that the words of its task ask for.
     """
-    about: Mapping[str, Any] = {}
-    finished: Mapping[str, Any] | None = None
-    stopped, full, sessions, confirmed = "", {}, [], {}
-    trials: dict[int, dict[str, dict[int, Evaluation]]] = {}
-    parts: dict[int, dict[str, Any]] = {}
-    evaluated: dict[int, list[Evaluation]] = {}
     events, faults = archive.readable_events()
     calls, lost = archive.readable_calls()
     calls = [call for call in calls if call.get("state") != "reused"]
+    found: dict[str, list[tuple[Event, Any]]] = {}
     for event in events:
-        data = mapping(_clean(event.data))
-        if event.kind == "run":
-            about = data
-        elif event.kind == "finished":
-            finished = data
-        elif event.kind == "session":
-            sessions.append(data.get("wall_s"))
-        elif event.kind == "stopped":
-            stopped = str(data.get("reason") or "")
-        elif event.kind == "full":
-            full = data
-        elif event.kind == "confirmed":
-            confirmed = data
-        elif event.kind == "trials":
-            for name, numbered in (data.get("programs") or {}).items():
-                trials.setdefault(event.generation, {}).setdefault(name, {}).update(
-                    read_trials(mapping(numbered))
-                )
-        elif event.kind == "evaluated":
-            evaluated.setdefault(event.generation, []).append(
-                Evaluation.read(event.generation, event.candidate, data)
-            )
-        elif event.kind in ("proposed", "ranked", "criticised", "timing") and event.generation >= 0:
-            parts.setdefault(event.generation, {})[event.kind] = data
-    generations = [
-        Generation(index, **parts.get(index, {}), candidates=evaluated.get(index, []))
-        for index in sorted(parts.keys() | evaluated.keys())
-    ]
-    winner = next((c for g in generations for c in g.candidates if c.name == full.get("name")), None)
-    final = None
-    if winner:  # the same program after its final training
-        trained = Evaluation.read(winner.generation, winner.candidate, full)
-        final = replace(trained, source=winner.source, parent=winner.parent, weights=winner.weights)
+        data = _mapping(_clean(event.data))
+        found.setdefault(event.kind, []).append((event, data))
+    generations = _generations(found)
+    finished = _last(found, "finished")
+    sessions = [data.get("wall_s") for _, data in found.get("session", ())]
     return Run(
         root=archive.root,
-        about=about,
+        about=_last(found, "run") or {},
         generations=generations,
-        trials=trials,
-        confirmed=read_confirmation(confirmed),
+        trials=_trials(found),
+        confirmed=_confirmed(_last(found, "confirmed")),
         motion=motion,
         finished=finished,
-        stopped=stopped,
-        full=final,
+        stopped=str((_last(found, "stopped") or {}).get("reason") or ""),
+        full=_final_training(_last(found, "full") or {}, generations),
         calls=_calls(calls),
         exchanges=[_exchange(i, call) for i, call in enumerate(calls, 1)],
         wall_s=_total(sessions) or _total([(finished or {}).get("wall_s")]),
         used=used,
         unreadable=_few([_clean(sentence) for sentence in (*faults, *lost)]),
     )
+
+
+_Found = Mapping[str, Sequence[tuple[Event, Any]]]  # kind -> events with their data
+
+
+def _last(found: _Found, kind: str) -> Mapping[str, Any] | None:
+    """Return the data of the last event of a kind, None without one."""
+    events = found.get(kind)
+    return events[-1][1] if events else None
+
+
+def _generations(found: _Found) -> list[Generation]:
+    stages: dict[int, dict[str, Any]] = {}
+    for kind, stage in (("proposed", "proposal"), ("ranked", "ranking"), ("criticised", "critique")):
+        for event, data in found.get(kind, ()):
+            stages.setdefault(event.generation, {})[stage] = read(KINDS[kind], data)
+    for event, data in found.get("timing", ()):
+        stages.setdefault(event.generation, {})["timing"] = data
+    for event, data in found.get("evaluated", ()):
+        candidate = read(Evaluation, data, generation=event.generation, candidate=event.candidate)
+        stages.setdefault(event.generation, {}).setdefault("candidates", []).append(candidate)
+    return [Generation(index, **stages[index]) for index in sorted(stages) if index >= 0]
+
+
+def _trials(found: _Found) -> dict[int, dict[str, dict[int, Trial]]]:
+    """Return generation -> program -> number -> trial; the generation is -1 for the confirmation."""
+    trials: dict[int, dict[str, dict[int, Trial]]] = {}
+    for event, data in found.get("trials", ()):
+        for name, numbered in (data.get("programs") or {}).items():
+            trials.setdefault(event.generation, {}).setdefault(name, {}).update(
+                {
+                    int(number): read(Trial, trial)
+                    for number, trial in _mapping(numbered).items()
+                    if number.isdecimal() and len(number) <= _DIGITS and trial is not None
+                }
+            )
+    return trials
+
+
+def _confirmed(data: Mapping[str, Any] | None) -> Confirmation | None:
+    """Return the confirmation with the claims of the champion and the first program first; None without its claim."""
+    found = read(Confirmation, data or {})
+    if found.champion not in found.claims:
+        return None
+    ordered = sorted(found.claims, key=lambda name: (name != found.champion, name != found.first))
+    return replace(found, claims={name: _possible(found.claims[name]) for name in ordered})
+
+
+def _possible(claim: Claim) -> Claim:
+    """Return the claim with counts that can be."""
+    n = max(0, claim.n)
+    successes = None if claim.successes is None else min(n, max(0, claim.successes))
+    return replace(claim, n=n, successes=successes, failed=min(n, max(0, claim.failed)))
+
+
+def _final_training(data: Mapping[str, Any], generations: Sequence[Generation]) -> FinalTraining | None:
+    """Return the champion after its final training; None if the run has no such program."""
+    for candidate in (c for g in generations for c in g.candidates if c.name == data.get("name")):
+        program = {name: getattr(candidate, name) for name in Program.__dataclass_fields__}
+        return replace(read(FinalTraining, data), **program)
+    return None
 
 
 def _total(seconds: Sequence[Any]) -> float | None:
@@ -283,7 +300,7 @@ def _calls(attempts: Sequence[Mapping[str, Any]]) -> list[ModelCalls]:
 
 
 def _exchange(number: int, call: Mapping[str, Any]) -> Exchange:
-    call = mapping(_clean(dict(call)))
+    call = _mapping(_clean(dict(call)))
     messages = call.get("messages")
     parts = [
         (str(message.get("role") or ""), _part(part))
@@ -312,9 +329,11 @@ def _part(part: Any) -> str:
     return f"[{part.get('media')}, {size / 1000:,.0f} kB]" if isinstance(size, int | float) else "[media]"
 
 
-def ranking_rows(ranked: Mapping[str, Any]) -> list[tuple]:
+def ranking_rows(ranking: Ranking | None) -> list[tuple]:
     """Return (name, strength, deviation, probability of being the best) of all ranked programs."""
-    columns = (ranked.get(key) or [] for key in ("names", "strengths", "deviation", "p_best"))
+    if ranking is None:
+        return []
+    columns = (ranking.names, ranking.strengths, ranking.deviation, ranking.p_best)
     return [row for row in itertools.zip_longest(*columns) if row[0] is not None]
 
 
@@ -340,6 +359,11 @@ def weight_shares(weights: Mapping[str, float]) -> dict[str, float]:
     """Return |w_i| / sum |w|, or zeros if all weights are zero."""
     total = sum(abs(w) for w in weights.values() if math.isfinite(w))
     return {k: abs(w) / total if total and math.isfinite(w) else 0.0 for k, w in weights.items()}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return a JSON value if it is a mapping, else an empty one."""
+    return value if isinstance(value, dict) else {}
 
 
 def _clean(value: Any) -> Any:

@@ -15,8 +15,8 @@ from typing import Any
 from markupsafe import Markup
 
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.trials import CONFIRM
-from movlr_jax.language.base import Evaluation
+from movlr_jax.evolution.journal import CONFIRM
+from movlr_jax.records import Evaluation
 from movlr_jax.report.data import Run
 from movlr_jax.storage.inside import read_inside
 from movlr_jax.storage.layout import candidate_path

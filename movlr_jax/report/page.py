@@ -23,7 +23,7 @@ from markupsafe import Markup
 from movlr_jax._util import quantities
 from movlr_jax._util.resources import resource_text
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.ranking import silence
+from movlr_jax.evolution.rank import silence
 from movlr_jax.film.encoding import still
 from movlr_jax.film.group_picture import GROUPS
 from movlr_jax.report import text as report_text
@@ -93,7 +93,7 @@ def render(run: Run, stage: Staged | None = None) -> str:
         names={path: f"trial-{i}" for i, path in enumerate(fresh)}
         | {c.film: c.name for c in run.candidates.values()},
         worth=report_text.worth(run),
-        silence=silence([g.ranked for g in run.generations if g.ranked]),
+        silence=silence([g.ranking for g in run.generations if g.ranking]),
         used=report_views.used(run),
         films=films,
         hero=report_trials.hero(run, [path for path, film in films.items() if film.data]),
@@ -111,7 +111,7 @@ def render(run: Run, stage: Staged | None = None) -> str:
         learning=report_training.trainings(run),
         groups=embed_groups(run),
         metrics=metrics,
-        standing=report_views.standing(run),
+        standing=report_views.last_ranking(run),
         generations=[report_views.generation(run, g) for g in report_views.latest(run.generations)],
         ancestry=run.ancestry(run.best.name if run.best else None),
     )

@@ -15,10 +15,10 @@ from urllib.parse import quote
 import numpy as np
 
 from movlr_jax._util import quantities
+from movlr_jax._util.intervals import rate_interval
 from movlr_jax._util.settings import CONFIG_BYTES, read_yaml
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.trials import Claim
-from movlr_jax.evolution.worth import rate_interval
+from movlr_jax.records import Claim
 from movlr_jax.report.charts import spread_chart
 from movlr_jax.report.data import Run, direction, key_metrics, read_run
 from movlr_jax.report.page import PAGE, embedded, rendered, utf_8
@@ -54,8 +54,13 @@ class Member:
         Of a run without trials, and where a judge watched films, it is that of one motion of the finished run.
         """
         run = self.run
-        if run and run.best and run.scored and any("noise" in (g.ranked or {}) for g in run.generations):
-            return run.standings.get(run.best.name, {}).get("strength", math.nan)
+        if (
+            run
+            and run.best
+            and run.scored
+            and any(g.ranking and g.ranking.noise is not None for g in run.generations)
+        ):
+            return run.strengths.get(run.best.name, {}).get("strength", math.nan)
         score = ((run and run.finished) or {}).get("score")
         return math.nan if score is None else float(score)
 

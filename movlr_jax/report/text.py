@@ -102,7 +102,7 @@ def result_sentence(run: Run) -> str:
 
 def worth(run: Run) -> dict[str, str]:
     """Return what the number of a ranking is called, and what it means."""
-    if not any("noise" in (g.ranked or {}) for g in run.generations):
+    if not run.ranked_by_trials:
         meaning = "Bradley-Terry strength ± its standard deviation, from the comparisons of all generations"
         return {"label": "strength", "meaning": meaning}
     if run.scored:
@@ -114,8 +114,8 @@ def worth(run: Run) -> dict[str, str]:
 
 def _caveats(run: Run) -> list[str]:
     """Return sentences, without a capital and a full stop, on what the words came to and on an order by chance."""
-    ranked = [g.ranked["comparisons"] for g in run.generations if g.ranked and g.ranked.get("comparisons")]
-    alike = ranked and all(c.get("winner") == "tie" for c in ranked[-1])
+    ranked = [g.ranking.comparisons for g in run.generations if g.ranking and g.ranking.comparisons]
+    alike = ranked and all(c.winner == "tie" for c in ranked[-1])
     reading = str(run.about.get("reading") or "")
     tied = "all comparisons of the last generation are ties, so the order of its programs means nothing"
     return [*([reading] if reading else []), *([tied] if alike else [])]

@@ -8,7 +8,7 @@ from typing import Any
 
 from movlr_jax._util import quantities
 from movlr_jax._util.quantities import summary
-from movlr_jax.language.base import Evaluation
+from movlr_jax.records import Evaluation
 from movlr_jax.report import charts as report_charts
 from movlr_jax.report.data import FIRST, Run
 from movlr_jax.storage.events import numbers

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax._util.quantities import summary
-from movlr_jax.language.base import Evaluation
+from movlr_jax.records import Evaluation
 from movlr_jax.report.data import Run
 
 WIDTH, HEIGHT = 168, 132  # px of a node

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax._util import quantities
+from movlr_jax._util.intervals import mean_interval
 from movlr_jax.evolution.gates import fault
-from movlr_jax.evolution.trials import CONFIRM, HAND_WRITTEN, Claim
-from movlr_jax.evolution.worth import mean_interval
-from movlr_jax.language.base import Evaluation
+from movlr_jax.evolution.journal import CONFIRM
+from movlr_jax.evolution.trials import HAND_WRITTEN
+from movlr_jax.records import Claim, Evaluation, Generation, Ranking, Trial
 from movlr_jax.report import text as report_text
-from movlr_jax.report.data import FIRST, Generation, Run, direction, key_metrics
+from movlr_jax.report.data import FIRST, Run, direction, key_metrics
 
 _MOST_TRACKS = 2  # measures with a track of their own in the head
 _WIDTH = 4.5  # % of a track that a dot takes
@@ -21,7 +22,7 @@ _EDGE = 3.0  # % of a track left free at both ends
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)  # between the marks of an axis
 _ENDED = 2  # of `gates.fault`: a fall, a dropped object, or a simulation that diverged
 
-Numbered = Mapping[int, Evaluation]
+Numbered = Mapping[int, Trial]
 
 
 def head(run: Run) -> dict[str, Any] | None:
@@ -85,13 +86,15 @@ def contest(run: Run, g: Generation) -> dict[str, Any] | None:
     entered = run.trials.get(g.index)
     if not entered:
         return None
-    ranked = g.ranked or {}
-    strengths = dict(zip(ranked.get("names") or [], ranked.get("strengths") or [], strict=False))
+    ranking = g.ranking or Ranking()
+    strengths = dict(zip(ranking.names, ranking.strengths, strict=False))
     before = champion_before(run, g)
 
     def order(name: str) -> tuple[bool, float]:
         strength = strengths.get(name)
-        return strength is None, -(strength or 0.0)
+        if strength is None or not math.isfinite(strength):
+            return True, 0.0
+        return False, -strength
 
     rows = []
     for name in sorted(entered, key=order):
@@ -110,9 +113,9 @@ def champion_before(run: Run, g: Generation) -> str | None:
 
 def decided(run: Run, g: Generation) -> str:
     """Return what a generation decided between the champion and its best challenger, in a sentence."""
-    ranked, before = g.ranked or {}, champion_before(run, g)
-    rival, p, best = ranked.get("rival"), ranked.get("p_better"), g.best
-    if not best or not rival or not before or not isinstance(p, int | float) or not math.isfinite(p):
+    ranking, before = g.ranking or Ranking(), champion_before(run, g)
+    rival, p, best = ranking.rival, ranking.p_better, g.best
+    if not best or not rival or not before or p is None or not math.isfinite(p):
         return f"{best} is the first champion." if best and not before else ""
     chance = "P > 0.99" if p > 0.99 else f"P = {p:.2f}"
     if best != before:
@@ -126,8 +129,8 @@ def decided(run: Run, g: Generation) -> str:
 
 def noise(run: Run, g: Generation) -> float | None:
     """Return the standard deviation of the difference of two equal programs in one trial, in the score's unit."""
-    value = (g.ranked or {}).get("noise")
-    return float(value) if run.scored and isinstance(value, int | float) and math.isfinite(value) else None
+    value = g.ranking.noise if g.ranking else None
+    return value if run.scored and value is not None and math.isfinite(value) else None
 
 
 def _row(run: Run, name: str, role: str, trials: Numbered, claim: Claim | None = None) -> dict[str, Any]:
@@ -146,7 +149,7 @@ def _row(run: Run, name: str, role: str, trials: Numbered, claim: Claim | None =
 
 
 def _strip(
-    run: Run, rows: Sequence[dict[str, Any]], measures: Sequence[str], scale_of: Sequence[Evaluation] = ()
+    run: Run, rows: Sequence[dict[str, Any]], measures: Sequence[str], scale_of: Sequence[Trial] = ()
 ) -> dict[str, Any]:
     """Return columns (a track each), rows and the table of all trials.
 
@@ -166,11 +169,11 @@ def _strip(
     }
 
 
-def _finite(trials: Sequence[Evaluation], metric: str) -> list[float]:
+def _finite(trials: Sequence[Trial], metric: str) -> list[float]:
     return [v for t in trials if math.isfinite(v := t.metrics.get(metric, math.nan))]
 
 
-def _column(metric: str, trials: Sequence[Evaluation]) -> dict[str, Any]:
+def _column(metric: str, trials: Sequence[Trial]) -> dict[str, Any]:
     """Return the axis of a measure: its ends, and its marks in the unit that is shown."""
     values = _finite(trials, metric)
     unit, factor = report_text.scale(metric)
@@ -244,14 +247,14 @@ def _cell(run: Run, row: Mapping[str, Any], column: Mapping[str, Any]) -> dict[s
     return cell
 
 
-def _kind(run: Run, trial: Evaluation) -> str:
+def _kind(run: Run, trial: Trial) -> str:
     if trial.failed or fault(trial)[0] >= _ENDED:
         return "cross"
     success = run.succeeded(trial)
     return "ran" if success is None else "success" if success else "miss"
 
 
-def _outcome(run: Run, trial: Evaluation) -> str:
+def _outcome(run: Run, trial: Trial) -> str:
     """Return what a trial came to in a word or two."""
     if trial.failed:
         return f"failed: {trial.reason}"[:200]
@@ -259,14 +262,14 @@ def _outcome(run: Run, trial: Evaluation) -> str:
     return ", ".join(filter(None, [said, fault(trial)[1]]))
 
 
-def _tip(run: Run, name: str, number: int, trial: Evaluation) -> str:
+def _tip(run: Run, name: str, number: int, trial: Trial) -> str:
     seed = f", seed {trial.seed}" if trial.seed is not None else ""
     metrics = {key: value for key, value in trial.metrics.items() if key != "success"}
     told = [_outcome(run, trial), "" if trial.failed else quantities.summary(metrics)]
     return ": ".join(filter(None, [f"{name}, trial {number + 1}{seed}", "; ".join(filter(None, told))]))
 
 
-def _told(run: Run, row: Mapping[str, Any], number: int, trial: Evaluation) -> dict[str, Any]:
+def _told(run: Run, row: Mapping[str, Any], number: int, trial: Trial) -> dict[str, Any]:
     """Return a trial as a row of the table."""
     return {
         "name": row["name"],
@@ -278,7 +281,7 @@ def _told(run: Run, row: Mapping[str, Any], number: int, trial: Evaluation) -> d
     }
 
 
-def film_of(run: Run, name: str, trial: Evaluation) -> Path | None:
+def film_of(run: Run, name: str, trial: Trial) -> Path | None:
     """Return the path of a trial's film in the run directory, which may be that of the candidate it stands for."""
     shown = run.candidates.get(name)
     if shown and shown.film and shown.seed is not None and shown.seed == trial.seed:

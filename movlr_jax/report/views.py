@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from movlr_jax._util import quantities
-from movlr_jax.evolution.ranking import meetings, unanswered
-from movlr_jax.language.base import Evaluation
+from movlr_jax.evolution.pairwise import meetings
+from movlr_jax.records import Comparison, Critique, Evaluation, Generation, Proposal, Ranking
 from movlr_jax.report import charts as report_charts
 from movlr_jax.report import gait as report_gait
 from movlr_jax.report import text as report_text
 from movlr_jax.report import trials as report_trials
-from movlr_jax.report.data import FIRST, Generation, Run, direction, ranking_rows, weight_shares
+from movlr_jax.report.data import FIRST, Run, direction, ranking_rows, weight_shares
 from movlr_jax.storage.events import numbers
 
 _STAGES = (
@@ -255,13 +255,13 @@ def latest(generations: Sequence[Generation], most: int = 1000) -> list[Generati
 
 def generation(run: Run, g: Generation) -> dict[str, Any]:
     """Return the table rows of a generation, the strongest first, with comparisons and critique."""
-    ranked, proposed = g.ranked or {}, g.proposed or {}
+    ranking, proposal = g.ranking or Ranking(), g.proposal or Proposal()
     new = {c.name: c for c in g.candidates}
-    notes = dict(enumerate(proposed.get("notes") or []))
-    compared = {str(c.get(side)) for c in ranked.get("comparisons") or [] for side in ("first", "second")}
+    notes = dict(enumerate(proposal.notes))
+    compared = {name for c in ranking.comparisons for name in (c.first, c.second)}
     entered = run.trials.get(g.index, {})
     shown = {*new, *compared, *entered, g.best}  # a ranking contains all programs of the run
-    rows = [_row(run, g, notes, *entry) for entry in ranking_rows(ranked) if entry[0] in shown]
+    rows = [_row(run, g, notes, *entry) for entry in ranking_rows(ranking) if entry[0] in shown]
     ranked_names = {row["name"] for row in rows}
     rows += [_row(run, g, notes, name) for name in new if name not in ranked_names]
     rows.sort(key=lambda row: (row["strength"] is None, -(row["strength"] or 0.0), row["name"]))
@@ -276,23 +276,23 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
         "rows": [row for row in rows if row["name"] not in failed],
         "failed": [row for row in rows if row["name"] in failed],
         "best": g.best,
-        "proposed": len(proposed.get("sources") or []),
+        "proposed": len(proposal.sources),
         "evaluated": len(new),
         "seconds": sum(_timing(g)[stage] for stage in _STAGES) or None,
-        "flip_rate": _number(ranked.get("flip_rate")),
-        "overruled": sum(bool(c.get("overruled")) for c in ranked.get("comparisons") or []),
-        "unanswered": unanswered(ranked.get("comparisons") or []),
-        "comparisons": _comparisons(ranked.get("comparisons") or []),
-        "critique": _critique(g.criticised),
+        "flip_rate": _number(ranking.flip_rate),
+        "overruled": sum(bool(c.overruled) for c in ranking.comparisons),
+        "unanswered": ranking.unanswered,
+        "comparisons": _comparisons(ranking.comparisons),
+        "critique": _critique(g.critique),
     }
 
 
-def standing(run: Run) -> list[dict[str, Any]]:
+def last_ranking(run: Run) -> list[dict[str, Any]]:
     """Return all programs of the last ranking, which uses all comparisons of the run; the strongest first."""
-    last = next((g for g in reversed(run.generations) if g.ranked), None)
+    last = next((g for g in reversed(run.generations) if g.ranking), None)
     if last is None:
         return []
-    rows = [_row(run, last, {}, *entry) for entry in ranking_rows(last.ranked or {})]
+    rows = [_row(run, last, {}, *entry) for entry in ranking_rows(last.ranking)]
     rows = sorted((r for r in rows if r["strength"] is not None), key=lambda r: (-r["strength"], r["name"]))
     _place_bars(rows)
     return rows
@@ -301,7 +301,7 @@ def standing(run: Run) -> list[dict[str, Any]]:
 def _row(
     run: Run,
     g: Generation,
-    notes: Mapping[int, str],
+    notes: Mapping[int, str | None],
     name: str,
     strength: Any = None,
     deviation: Any = None,
@@ -334,47 +334,35 @@ def _place_bars(rows: Sequence[dict[str, Any]]) -> None:
         row["bar"] = [round(100 * x / span, 1) for x in (left - low, middle - low, right - left)]
 
 
-def _comparisons(comparisons: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _comparisons(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
     """Return the answers of the judge. `flipped` marks those whose winner depends on the order."""
-    answers = []
-    for c in comparisons:
-        first, second = str(c.get("first")), str(c.get("second"))
-        winner = {"first": first, "second": second, "none": "not answered"}.get(str(c.get("winner")), "tie")
-        answers.append(
-            {
-                "first": first,
-                "second": second,
-                "winner": winner,
-                "reason": c.get("reason") or "",
-                "overruled": str(c.get("overruled") or ""),
-                "flipped": False,
-            }
-        )
+    answers = [
+        {
+            "first": c.first,
+            "second": c.second,
+            "winner": (c.preferred or "tie") if c.decided else "not answered",
+            "reason": c.reason,
+            "overruled": c.overruled,
+            "flipped": False,
+        }
+        for c in comparisons
+    ]
     given = [a for a in answers if a["winner"] != "not answered"]
     for i, j in meetings([(a["first"], a["second"]) for a in given]):
         given[i]["flipped"] = given[j]["flipped"] = given[i]["winner"] != given[j]["winner"]
     return answers
 
 
-def _critique(critique: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _critique(critique: Critique | None) -> dict[str, Any] | None:
     if critique is None:
         return None
-    fields = ("action", "term", "reason", "weight")
-    advice = [{field: a.get(field) for field in fields} for a in critique.get("advice") or []]
-    return {
-        "success": bool(critique.get("success")),
-        "problems": critique.get("problems") or [],
-        "advice": [{**a, "weight": _number(a["weight"])} for a in advice],
-        "author": critique.get("author") or "",
-        "said": critique.get("said") or "",
-        "alignment": _number(critique.get("alignment")),
-    }
+    advice = [{**vars(a), "weight": _number(a.weight)} for a in critique.advice]
+    return {**vars(critique), "advice": advice, "alignment": _number(critique.alignment)}
 
 
 def _timing(g: Generation) -> dict[str, float]:
     """Return the seconds of each stage and the physics steps; 0 if not recorded."""
-    timing = g.timing or {}
-    return {key: _number(timing.get(key)) or 0.0 for key in (*_STAGES, "physics_steps")}
+    return {key: _number(g.timing.get(key)) or 0.0 for key in (*_STAGES, "physics_steps")}
 
 
 def _number(value: Any) -> float | None:

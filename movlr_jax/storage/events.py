@@ -1,19 +1,40 @@
-"""The schema of a run's events, and its check: a run directory may be from an untrusted source."""
+"""The events of a run as JSON: written from the records, checked and read back.
+
+This is the one reader. A run directory may be from an untrusted source, so `check` holds the data of an event against
+the annotations of its record before `read` builds it.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path, PurePath
 from types import NoneType, UnionType
-from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, TypedDict, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
 
 from movlr_jax.errors import shortened
-from movlr_jax.storage.layout import candidate_name
+from movlr_jax.records import (
+    Claim,
+    Confirmation,
+    Critique,
+    Evaluation,
+    FinalTraining,
+    Proposal,
+    Ranking,
+    Trial,
+    VotedRanking,
+    candidate_name,
+)
+from movlr_jax.storage.inside import is_inside
 
+R = TypeVar("R")
 _DEEPEST = 30  # nesting of lists and mappings
 _LARGEST = 99_999  # largest number of a generation or a candidate
+# fields of records that are not written: arrays have a file of their own, and a description an event
+_UNWRITTEN = ("states", "description")
 
 
 class Unreadable(Exception):
@@ -47,12 +68,6 @@ class TaskFile(TypedDict, total=False):
 
     path: str
     sha256: str
-
-
-class Proposed(TypedDict, total=False):
-    sources: list[str]
-    parents: list[str | None]
-    notes: list[str | None]
 
 
 class Term(TypedDict, total=False):
@@ -92,99 +107,10 @@ class Gait(TypedDict, total=False):
     legs: dict[str, GaitLeg]
 
 
-class Measured(TypedDict, total=False):
-    """The results of an episode."""
-
-    name: str
-    reason: str | None
-    stage: str | None
-    metrics: dict[str, float]
-    terms: dict[str, Term]
-    series: dict[str, list[float | None] | None]
-    curve_time: list[float | None]
-    film: str | None
-    timing: dict[str, float]
-    learning: Learning
-    seed: int
-    stem: str
-    faults: dict[str, str]
-    gait: Gait
-
-
 class TrialRound(TypedDict, total=False):
     """`trials`: name of the program -> number of the trial -> its results; -1 as generation is the confirmation."""
 
-    programs: dict[str, dict[str, Measured]]
-
-
-class Evaluated(Measured, total=False):
-    generation: int
-    candidate: int
-    source: str
-    parent: str | None
-    weights: dict[str, float]
-
-
-class FinalTraining(Measured, total=False):
-    env_steps: float
-
-
-class Compared(TypedDict, total=False):
-    first: str
-    second: str
-    trial: int  # seed of the trial of both motions
-    winner: Literal["first", "second", "tie", "none"]
-    reason: str
-    overruled: str
-    answered: bool
-
-
-class Ranked(TypedDict, total=False):
-    """Ranking of a generation. A strength or the flip rate is null if no answer of the judge determines it."""
-
-    names: list[str]
-    strengths: list[float | None]
-    deviation: list[float | None]
-    p_best: list[float | None]
-    flip_rate: float | None
-    best: str  # the champion
-    rival: str | None  # its best challenger, or the champion if it is new
-    p_better: float | None  # probability that the rival is better than the champion before
-    noise: float  # standard deviation of the difference of two equal programs in a trial
-    comparisons: list[Compared]
-
-
-class ClaimRecord(TypedDict, total=False):
-    """What trials of one program came to: means of its measures, successes and their 95 % interval."""
-
-    n: int
-    failed: int
-    successes: int
-    interval: list[float]
-    metrics: dict[str, float]
-
-
-class ConfirmedRecord(TypedDict, total=False):
-    """`confirmed`: champion, first and hand-written program in trials that no choice has seen."""
-
-    champion: str
-    first: str
-    claims: dict[str, ClaimRecord]
-    p_better: float | None
-    improved: bool
-    text: str
-    verdict: str
-
-
-class Agreement(TypedDict, total=False):
-    same: int
-    both: int
-
-
-class RankedByPeople(Ranked, total=False):
-    """`voted`: the ranking of all candidates by the votes of people on a finished run."""
-
-    agreement: Agreement
+    programs: dict[str, dict[str, Trial]]
 
 
 class Descriptor(TypedDict, total=False):
@@ -206,23 +132,6 @@ class Descriptions(TypedDict, total=False):
     """`described`: the motions of a generation, by the name of the candidate."""
 
     candidates: dict[str, Description]
-
-
-class Advice(TypedDict, total=False):
-    action: str
-    term: str
-    reason: str
-    weight: float | None
-
-
-class Criticised(TypedDict, total=False):
-    success: bool
-    problems: list[str]
-    advice: list[Advice]
-    author: str
-    said: str
-    observation: str
-    alignment: float
 
 
 class Stopped(TypedDict, total=False):
@@ -279,17 +188,19 @@ class Call(TypedDict, total=False):
     cost_usd: float
 
 
+# parts of a trial that stay mappings
+_SHAPES: Mapping[str, Any] = {"terms": dict[str, Term], "learning": Learning, "gait": Gait}
 KINDS: Mapping[str, Any] = {
     "run": Described,
     "task_file": TaskFile,
-    "proposed": Proposed,
-    "evaluated": Evaluated,
+    "proposed": Proposal,
+    "evaluated": Evaluation,
     "trials": TrialRound,
-    "confirmed": ConfirmedRecord,
-    "ranked": Ranked,
-    "voted": RankedByPeople,
+    "confirmed": Confirmation,
+    "ranked": Ranking,
+    "voted": VotedRanking,
     "described": Descriptions,
-    "criticised": Criticised,
+    "criticised": Critique,
     "stopped": Stopped,
     "timing": dict[str, float],
     "session": Session,
@@ -374,6 +285,83 @@ def numbers(values: Any) -> list[float]:
     return [float(v) if isinstance(v, int | float) else math.nan for v in values]
 
 
+def written(record: Any) -> dict[str, Any]:
+    """Return a record as JSON. Numbers that are NaN become null."""
+    if isinstance(record, Mapping):
+        return _plain(record)
+    data = {name: _plain(getattr(record, name)) for name in hints_of(type(record))}
+    if isinstance(record, Claim):
+        return {**record.record(), "metrics": data["metrics"]}
+    return {"name": record.name, **data} if isinstance(record, Evaluation) else data
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return written(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value.as_posix() if isinstance(value, PurePath) else value
+
+
+def read(kind: type[R], data: Mapping[str, Any], **known: Any) -> R:
+    """Return the record that checked data hold. A field that is missing or null has its default.
+
+    Args:
+        kind: A record of `movlr_jax.records`.
+        data: As `check` accepts them.
+        **known: Fields that are known otherwise, as the generation from the key of the event.
+    """
+    return _record(kind, {**data, **known})
+
+
+def _record(kind: Any, data: Mapping[str, Any]) -> Any:
+    if not is_dataclass(kind):
+        return data
+    hints, found = hints_of(kind), {}
+    for f in fields(kind):
+        needed = f.default is MISSING and f.default_factory is MISSING
+        if f.name in hints and (needed or data.get(f.name) is not None):
+            found[f.name] = _value(hints[f.name], data.get(f.name))
+    build: Any = kind
+    return build(**found)
+
+
+def _value(hint: Any, value: Any) -> Any:
+    """Return a JSON value as `hint` says. Null is NaN for a number, and otherwise empty."""
+    if isinstance(hint, UnionType):
+        hint = _without_none(hint)
+        if value is None and hint is not float:
+            return None
+    origin, arguments = get_origin(hint), get_args(hint)
+    if is_dataclass(hint):
+        return _record(hint, value or {})
+    if hint is Path:
+        return Path(value) if value and is_inside(value) else None
+    if origin in (dict, Mapping):
+        return {key: _value(arguments[1], v) for key, v in (value or {}).items()}
+    if origin in (list, Sequence):
+        return [_value(arguments[0], v) for v in (value or ())]
+    if hint is float:
+        return math.nan if value is None else float(value)
+    if hint is int and value is not None:
+        return int(value) if math.isfinite(value) else 0
+    if value is not None:
+        return value
+    return (
+        {}
+        if is_typeddict(hint)
+        else "none"
+        if origin is Literal
+        else hint()
+        if isinstance(hint, type)
+        else None
+    )
+
+
 def fault(value: Any, hint: Any, where: str = "") -> str:
     """Return how `value` does not match the annotation `hint`, as a clause; "" if it matches.
 
@@ -383,18 +371,18 @@ def fault(value: Any, hint: Any, where: str = "") -> str:
     if value is None and where:
         return ""
     if isinstance(hint, UnionType):
-        hint = next(option for option in get_args(hint) if option is not NoneType)
-    if is_typeddict(hint):
+        hint = _without_none(hint)
+    if is_typeddict(hint) or is_dataclass(hint):
         if not isinstance(value, dict):
             return f"{name} is {shortened(value)}, expected a mapping"
-        hints = _hints(hint)
+        hints = hints_of(hint)
         return _first(fault(value[key], hints[key], _dotted(where, key)) for key in hints if key in value)
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin is dict:
+    if origin in (dict, Mapping):
         if not isinstance(value, dict):
             return f"{name} is {shortened(value)}, expected a mapping"
         return _first(fault(v, arguments[1], _dotted(where, key)) for key, v in value.items())
-    if origin is list:
+    if origin in (list, Sequence):
         if not isinstance(value, list):
             return f"{name} is {shortened(value)}, expected a list"
         return _first(fault(v, arguments[0], f"{name}[{i}]") for i, v in enumerate(value))
@@ -402,14 +390,23 @@ def fault(value: Any, hint: Any, where: str = "") -> str:
         return (
             "" if value in arguments else f"{name} is {shortened(value)}, expected {' or '.join(arguments)}"
         )
-    if hint is str and not isinstance(value, str):
+    if hint in (str, Path) and not isinstance(value, str):
         return f"{name} is {shortened(value)}, expected a string"
     if hint in (int, float, bool) and not _is_number(value):
         return f"{name} is {shortened(value)}, expected a number"
     return ""
 
 
-_hints = functools.cache(get_type_hints)
+def _without_none(hint: Any) -> Any:
+    return next(option for option in get_args(hint) if option is not NoneType)
+
+
+@functools.cache
+def hints_of(kind: Any) -> dict[str, Any]:
+    """Return the fields of a record or TypedDict that are written, with their annotations."""
+    hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in _UNWRITTEN}
+    shaped = {name: _SHAPES[name] for name in hints if name in _SHAPES and issubclass(kind, Trial)}
+    return {**hints, **shaped} if is_dataclass(kind) else get_type_hints(kind)
 
 
 def _is_number(value: Any) -> bool:

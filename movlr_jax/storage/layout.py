@@ -13,11 +13,6 @@ POLICY = "policy_k00.npz"  # of a training of one program
 VOTE_PAGE = ".vote"  # address of the page of a search that people judge, while it runs
 
 
-def candidate_name(generation: int, candidate: int) -> str:
-    """Return the name of a candidate in every log, report and caption, as `g01k03`."""
-    return f"g{generation:02d}k{candidate:02d}"
-
-
 def generation_folder(generation: int) -> str:
     """Return the folder of a generation, relative to the run directory."""
     return f"gen_{generation:02d}"

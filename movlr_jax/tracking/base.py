@@ -36,6 +36,14 @@ class Shown:
     films: Mapping[str, Path] = field(default_factory=dict)  # candidate -> mp4
 
 
+@dataclass
+class Unsent:
+    """What a tracker lacks. It gets nothing before its run has begun."""
+
+    begun: bool = False
+    generations: list[Shown] = field(default_factory=list)  # the oldest first
+
+
 class Tracker(Protocol):
     """Shows a search while it runs. Every method raises UserError if the tracker cannot be reached."""
 

@@ -33,7 +33,7 @@ class Questions(Protocol):
 
 
 class Progress(Protocol):
-    """A ranking in progress: `evolution.standing.Standing`."""
+    """A ranking in progress: `evolution.ranking_progress.RankingProgress`."""
 
     def record(self) -> dict[str, Any]: ...
 

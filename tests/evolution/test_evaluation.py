@@ -14,9 +14,9 @@ from movlr_jax.config.compose import compose
 from movlr_jax.engine.parts import task_and_optimizer
 from movlr_jax.evolution.evaluation import evaluate, measure, middle
 from movlr_jax.evolution.gates import merit
-from movlr_jax.evolution.ranking import rank
+from movlr_jax.evolution.pairwise import rank
 from movlr_jax.evolution.scripted.metrics import MetricsJudge
-from movlr_jax.language.base import Evaluation
+from movlr_jax.records import Evaluation, Program, Trial
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
@@ -30,7 +30,7 @@ def task() -> Task:
     return walker_of_boxes()
 
 
-def outcome(task: Task, made: Trajectory) -> Evaluation:
+def outcome(task: Task, made: Trajectory) -> Trial:
     program = RewardProgram("", "", {"a": 2.0}, lambda state, action: {}, "")
     terms = {"a": np.full(len(made.actions), 0.5, np.float32)}
     return measure(task, program, made, terms, ({"a": 0}, {"a": 0}), DT)
@@ -47,9 +47,11 @@ def test_a_perfect_episode_that_diverged_is_the_last(task: Task, scheme: str, pl
     made = walk(task, Gait(seconds=2.0))
     ran = [outcome(poor(task), made), outcome(poor(task), made)]
     lost = outcome(task, replace(made, valid=np.asarray(len(made.actions) - 1)))
-    entrants = [*ran[:place], lost, *ran[place:]]
+    entrants = [Evaluation.of(Program(0, 0), trial) for trial in (*ran[:place], lost, *ran[place:])]
     judge = MetricsJudge()
-    result = rank(3, lambda pairs: [judge.compare(task, entrants[i], entrants[j]) for i, j in pairs], scheme)
+    result = rank(
+        range(3), lambda pairs: [judge.compare(task, entrants[i], entrants[j]) for i, j in pairs], scheme
+    )
     assert result.order[-1] == place
     assert lost.failed
     assert lost.metrics["distance_m"] > 5.9
@@ -99,7 +101,7 @@ def test_measures_that_are_not_finite_are_a_failure(task: Task):
     assert all(np.isfinite(v) for v in result.metrics.values())
 
 
-def test_an_evaluation_has_the_series_and_the_terms(task: Task):
+def test_a_trial_has_the_series_and_the_terms(task: Task):
     own: Callable = lambda episode, task: {"error_m": np.linspace(0.0, 1.0, len(episode.actions))}  # noqa: E731
     result = outcome(replace(task, series=own), walk(task))
     points = len(result.curve_time)
@@ -122,17 +124,17 @@ def test_a_trial_alone_and_in_a_batch_is_bitwise_the_same(rule: str):
     verdicts = [Verdict("probe", None, 0.0, load(parse(text))) for text in (UP, UP.replace("1.0", "-1.0"))]
     seeds = (7, 8, 9)
     rows = evaluate(optimizer, task, verdicts, seeds)
-    assert [[(e.candidate, e.seed) for e in row] for row in rows] == [[(k, s) for s in seeds] for k in (0, 1)]
+    assert [[trial.seed for trial in row] for row in rows] == [[*seeds]] * 2
     for k, n in ((0, 0), (1, 2)):
         ((alone,),) = evaluate(optimizer, task, [verdicts[k]], [seeds[n]])
-        assert replace(alone, timing={}, candidate=k) == replace(rows[k][n], timing={})
+        assert replace(alone, timing={}) == replace(rows[k][n], timing={})
     for row in rows:
         assert len({task.score(dict(e.metrics)) for e in row}) == len(seeds)
 
 
 def test_the_middle_trial_stands_for_a_program(task: Task):
     """Of three, the one with the middle score; of two, the worse; one that failed is below all."""
-    trials = [Evaluation(0, 0, "", seed=i, metrics={"distance_m": d}) for i, d in enumerate((3.0, 1.0, 2.0))]
+    trials = [Trial(seed=i, metrics={"distance_m": d}) for i, d in enumerate((3.0, 1.0, 2.0))]
     assert middle(task, trials) is trials[2]
     assert middle(task, trials[:2]) is trials[1]
     assert middle(task, [replace(trials[0], reason="late"), *trials[1:]]) is trials[1]

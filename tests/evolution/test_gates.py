@@ -10,9 +10,9 @@ import pytest
 
 from movlr_jax.evolution.calibration import recorded_verdicts
 from movlr_jax.evolution.gates import gated
-from movlr_jax.evolution.ranking import Showing
-from movlr_jax.evolution.selection import compare_all
-from movlr_jax.language.base import Evaluation, Preference
+from movlr_jax.evolution.pairwise import Presentation
+from movlr_jax.evolution.rank import compare_all
+from movlr_jax.records import Comparison, Evaluation, Preference, Ranking
 
 FAULTS = {"it fell": {"fell": 1.0}, "it fell after 2.3 s": {"fell": 1.0, "time_to_fall_s": 2.26},
           "it dropped the object": {"dropped": 1.0},
@@ -61,17 +61,14 @@ def test_a_degenerate_walk_does_not_win_against_a_walk_and_a_fall_not_against_ei
 
 def test_a_pair_that_a_gate_decides_before_a_person_is_asked_is_no_verdict_of_theirs():
     context: Any = SimpleNamespace(
-        config=SimpleNamespace(gates=True), showing=Showing(1, 2, gates_first=True), judge=None, task=None
+        config=SimpleNamespace(gates=True),
+        showing=Presentation(1, 2, gates_first=True),
+        judge=None,
+        task=None,
     )
     (decided,) = compare_all(context, [(candidate(0, fell=1.0), candidate(1))], [0])
     assert decided.winner == "second"
-    ranking = {
-        "first": "g00k00",
-        "second": "g00k01",
-        "winner": decided.winner,
-        "overruled": decided.overruled,
-    }
-    assert recorded_verdicts([{"comparisons": [ranking]}]) == {}
+    assert recorded_verdicts([Ranking(comparisons=[Comparison.of("g00k00", "g00k01", decided)])]) == {}
 
 
 @pytest.mark.parametrize(
@@ -84,6 +81,6 @@ def test_a_pair_that_a_gate_decides_before_a_person_is_asked_is_no_verdict_of_th
         (["tie"], None),
     ],
 )
-def test_ties_count_in_what_most_answers_prefer(winners: list[str], preferred: str | None):
-    compared = [{"first": "a", "second": "b", "winner": winner} for winner in winners]
-    assert recorded_verdicts([{"comparisons": compared}]) == {frozenset("ab"): preferred}
+def test_ties_count_in_what_most_answers_prefer(winners: list, preferred: str | None):
+    compared = [Comparison.of("a", "b", Preference(winner, "")) for winner in winners]
+    assert recorded_verdicts([Ranking(comparisons=compared)]) == {frozenset("ab"): preferred}

@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,9 @@ from movlr_jax.cli.export import main as export
 from movlr_jax.cli.report import main as report
 from movlr_jax.cli.search import main as search
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.loop import in_a_line
-from movlr_jax.evolution.selection import Standings
-from movlr_jax.language.base import Evaluation
+from movlr_jax.evolution.criticise import in_a_line
 from movlr_jax.models import model_adapter
+from movlr_jax.records import Evaluation
 from movlr_jax.storage.archive import Archive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -357,6 +355,23 @@ def test_a_run_of_an_earlier_version_is_read_and_goes_on(finished: Path, capfd: 
     assert "changed after" not in capfd.readouterr().err
 
 
+def test_run_recorded_before_records_opens_and_goes_on(elsewhere: Path, capfd: pytest.CaptureFixture[str]):
+    """run_without_records.zip: a search of commit 3033ccb, whose events were no dataclasses yet."""
+    with zipfile.ZipFile(DATA / "run_without_records.zip") as kept:
+        kept.extractall("old")
+    run = Path("old")
+    before = results(run)
+    assert report([str(run)]) == 0
+    found = open_run(run)
+    assert [(c.name, c.parent) for c in found.candidates] == [("g00k00", None), ("g01k00", "g00k00")]
+    assert found.best.name == "g00k00"
+    assert found.candidates[1].metrics == before[1]["metrics"]
+    assert search([f"resume={run}", "generations=3"]) == 0
+    assert results(run)[:2] == before
+    assert len(results(run)) == 3
+    assert "changed after" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_run_without_trials_is_read_but_does_not_go_on(mistake: Mistake, elsewhere: Path, ended: bool):
     """It was recorded before there were trials."""
@@ -507,12 +522,11 @@ def test_a_motion_from_words_is_reported_with_the_last_critique(tmp_path: Path):
         Evaluation(1, k, "", metrics=metrics)
         for k, metrics in enumerate(({"fell": 0.0}, {"distance_m": 5.0}))
     )
-    standings = Standings(trials={e.name: [e, replace(e, seed=1)] for e in (unmeasured, walk)})
     with context.archive as archive:
-        assert in_a_line(context, unmeasured, standings) == "2 ran"
+        assert in_a_line(context, unmeasured, [unmeasured] * 2) == "2 ran"
         critique = {"author": "someone", "success": False, "problems": ["knees are straight", "slow"]}
         archive.record("criticised", critique, 0)
-        assert in_a_line(context, unmeasured, standings) == "someone: no success; knees are straight"
+        assert in_a_line(context, unmeasured, [unmeasured] * 2) == "someone: no success; knees are straight"
         archive.record("criticised", critique | {"success": True, "problems": []}, 1)
-        assert in_a_line(context, unmeasured, standings) == "someone: success"
-        assert in_a_line(context, walk, standings) == "moved 5 m"
+        assert in_a_line(context, unmeasured, [unmeasured] * 2) == "someone: success"
+        assert in_a_line(context, walk, [walk] * 2) == "moved 5 m"

@@ -17,12 +17,12 @@ from tiny_task import task as tiny_task
 from movlr_jax.cli.search import main as search
 from movlr_jax.errors import UserError
 from movlr_jax.evolution import look as look_module
-from movlr_jax.evolution.confirm import Confirmed, confirm
+from movlr_jax.evolution.confirm import confirm
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.look import look
 from movlr_jax.evolution.loop import Found, evolve
-from movlr_jax.evolution.trials import EVENT, Claim, TrialPlan, trial_seed
-from movlr_jax.language.base import Evaluation, Preference
+from movlr_jax.evolution.trials import TrialPlan, claim_of, trial_seed
+from movlr_jax.records import Confirmation, Evaluation, Preference
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.simple import simple_task
@@ -47,7 +47,7 @@ def lines(context: SearchContext) -> list[str]:
     return said
 
 
-def searched(context: SearchContext) -> tuple[Found, Confirmed | None]:
+def searched(context: SearchContext) -> tuple[Found, Confirmation | None]:
     found = evolve(context)
     return found, confirm(context, found)
 
@@ -55,7 +55,7 @@ def searched(context: SearchContext) -> tuple[Found, Confirmed | None]:
 def numbers_of(context: SearchContext) -> dict[str, dict[int, set[int]]]:
     """Program -> generation (-1: confirmation) -> numbers of its trials, from the record."""
     kept: dict[str, dict[int, set[int]]] = {}
-    for event in context.archive.events(EVENT):
+    for event in context.archive.events("trials"):
         for name, trials in event.data["programs"].items():
             for n, data in trials.items():
                 assert data["seed"] == trial_seed(context.config.seed, event.generation, int(n))
@@ -110,7 +110,7 @@ def test_a_champion_stays_unless_another_is_surely_better_and_keeps_collecting_t
         if ranking["p_better"] is not None:
             assert changed == (ranking["p_better"] >= 0.9)
         before = ranking["best"]
-    first = found.standings.trials["g00k00"]
+    first = found.population.trials["g00k00"]
     assert found.best.name != "g00k00" or len(first) >= 2 * len(NAMES)
     assert len({trial.seed for trial in first}) == len(first)
 
@@ -255,7 +255,7 @@ def test_a_program_that_fails_in_some_trials_counts_them_in_its_rate(tmp_path: P
         found = evolve(context)
     assert any("the first program: 2 of 4 succeed, score 1, 2 of 4 failed" in line for line in said)
     assert found.best.name != "g00k00", "the others never fail"
-    claim = Claim.of(context.task, found.standings.trials["g00k00"])
+    claim = claim_of(context.task, found.population.trials["g00k00"])
     assert (claim.successes or 0) < claim.n
     assert claim.failed == claim.n - (claim.successes or 0)
 
@@ -342,7 +342,7 @@ def test_a_planner_under_which_nothing_succeeds_gets_more_samples_if_that_helps(
     said = lines(context)
     with context.archive:
         look(context, TrialPlan.of(context.config))
-        trials = context.archive.events(EVENT)[0].data["programs"]["g00k00"].values()
+        trials = context.archive.events("trials")[0].data["programs"]["g00k00"].values()
     successes = sum(trial["metrics"]["success"] for trial in trials)
     if needs == 100:
         assert kept == [(128, False), (128, True)]
@@ -361,7 +361,7 @@ def test_a_look_that_is_interrupted_begins_again(elsewhere: Path, monkeypatch: p
     def outcome(run: str) -> tuple:
         with Archive.open(Path(run), write=False) as archive:
             samples = (archive.get("run") or {})["settings"]["optimizer.mppi.samples"]
-            rounds = [event.data["programs"] for event in archive.events(EVENT)]
+            rounds = [event.data["programs"] for event in archive.events("trials")]
             measured = [t["metrics"] for of in rounds for trials in of.values() for t in trials.values()]
         return samples, measured
 
@@ -461,7 +461,7 @@ def test_interrupted_at_any_batch_a_search_goes_on_to_the_same_end(tmp_path: Pat
         kept = [
             (e.kind, e.generation, e.candidate, e.data)
             for e in archive.events()
-            if e.kind in ("evaluated", EVENT)
+            if e.kind in ("evaluated", "trials")
         ]
         ranked = [e.data for e in archive.events("ranked")]
         return (archive.root / "best.py").read_text(), kept, ranked, archive.get("confirmed")

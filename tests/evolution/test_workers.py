@@ -82,7 +82,7 @@ def test_parts_of_a_batch_are_bitwise_the_same_as_the_whole_batch():
     seeds = (3, 8)
     ran = evaluate(optimizer, task, verdicts, seeds)
     assert [[e.failed for e in row] for row in ran] == [[not v.accepted] * 2 for v in verdicts]
-    whole = [[replace(e, timing={}, source="") for e in row] for row in ran if not row[0].failed]
+    whole = [[replace(e, timing={}) for e in row] for row in ran if not row[0].failed]
     for size in (1, 3):
         parts = [
             row

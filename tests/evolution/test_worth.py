@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
+from movlr_jax._util.intervals import mean_interval, rate_interval
 from movlr_jax.evolution.worth import (
     Answer,
     Posterior,
@@ -17,12 +18,9 @@ from movlr_jax.evolution.worth import (
     from_answers,
     from_scores,
     halving,
-    mean_interval,
     next_champion,
-    rate_interval,
     replaces,
     trial_values,
-    trials_needed,
     undecided,
 )
 
@@ -322,14 +320,3 @@ def test_the_final_choice_is_the_best_of_those_clearly_better_than_the_first():
     assert next_champion(posterior, [1, 2], 1) == 1
     assert final_choice(posterior, [0, 1, 2, 3], champion=1, first=0) == 2
     assert final_choice(posterior, [0, 3], champion=0, first=0) == 0
-
-
-def test_noisy_trials_need_more_of_them():
-    """Noise 1, spread 2: n = 16/9 / 4 = 0.4; spread 0.5: n = 16/9 * 4 = 7.1, both with few trials known."""
-    rng = np.random.default_rng(0)
-    few = trials_needed(of_matrix(drawn(rng, 12, 12, 2.0)[1]))
-    many = trials_needed(of_matrix(drawn(rng, 12, 12, 0.5)[1]))
-    assert few <= 2
-    assert 4 <= many <= 14
-    assert trials_needed(of_matrix([[1.0, 1.0, 1.0]])) == 1
-    assert trials_needed(of_matrix([[1.0, 3.0, 2.0]])) == 4  # one program: the usual spread, 0.7 of the noise

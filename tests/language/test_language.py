@@ -44,7 +44,7 @@ def bottle() -> Iterator[Bottle]:
 def evaluation(source: str = "", reason: str | None = None, **metrics: float) -> Evaluation:
     """One candidate that ended with these measures."""
     weights = parse(source).weights if source else {}
-    return Evaluation(0, 0, source, reason, weights=weights, metrics=metrics)
+    return Evaluation(0, 0, source, reason=reason, weights=weights, metrics=metrics)
 
 
 def ended(centimetres: float, degrees: float, success: float = 0.0, effort: float = 0.0) -> dict[str, float]:

@@ -31,10 +31,10 @@ from movlr_jax.engine import parts
 from movlr_jax.engine import search as engine_search
 from movlr_jax.engine.compare import is_finished
 from movlr_jax.engine.tasks import task_of
-from movlr_jax.evolution.loop import satisfied
-from movlr_jax.evolution.selection import Standings
+from movlr_jax.evolution.criticise import satisfied
+from movlr_jax.evolution.population import Population
 from movlr_jax.evolution.trials import TrialPlan
-from movlr_jax.language.base import Critique, Evaluation
+from movlr_jax.records import Comparison, Critique, Evaluation, Preference
 from movlr_jax.report.data import read_run
 from movlr_jax.report.page import render
 from movlr_jax.storage.archive import Archive
@@ -378,8 +378,8 @@ def test_fault_or_lower_alignment_lets_the_search_go_on():
     sound = Evaluation(1, 2, "", description={"alignment": 0.9})
 
     def ends(best: Evaluation) -> str:
-        plan, standings = TrialPlan(1, 0, 1, 0, 0), Standings(trials={best.name: [best]})
-        return satisfied(context, plan, standings, best, Critique(False, ["slow"]))
+        plan, population = TrialPlan(1, 0, 1, 0, 0), Population(trials={best.name: [best]})
+        return satisfied(context, plan, population, best, Critique(False, ["slow"]))
 
     assert ends(sound).startswith("g01k02 reaches an alignment of 0.9")
     for best in (
@@ -507,10 +507,11 @@ def test_spent_budget_ends_the_search_and_it_is_resumable(
 def test_gate_that_overrules_is_in_the_report(recorded: Path):
     with Archive.open(recorded, write=False) as archive:
         run = read_run(archive)
-    comparison = {"first": "g00k00", "second": "g00k01", "winner": "first", "reason": "g00k01: it fell",
-                  "overruled": "the judge said second: more natural"}  # fmt: skip
-    ranked = {**(run.generations[0].ranked or {}), "comparisons": [comparison]}
-    changed = replace(run, generations=[replace(run.generations[0], ranked=ranked)])
+    generation = run.generations[0]
+    assert generation.ranking
+    answer = Preference("first", "g00k01: it fell", overruled="the judge said second: more natural")
+    ranking = replace(generation.ranking, comparisons=[Comparison.of("g00k00", "g00k01", answer)])
+    changed = replace(run, generations=[replace(generation, ranking=ranking)])
     assert "the judge said second: more natural" in render(changed)
 
 

@@ -9,8 +9,8 @@ from made_walk import made_walk
 
 from movlr_jax._util.quantities import summary
 from movlr_jax.biomech.gait.analysis import analyse
-from movlr_jax.language.base import Evaluation
-from movlr_jax.report.data import Generation, Run, key_metrics
+from movlr_jax.records import Evaluation, Generation
+from movlr_jax.report.data import Run, key_metrics
 from movlr_jax.report.gait import charts, phases, picture, readable, table
 
 

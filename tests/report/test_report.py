@@ -19,6 +19,7 @@ import pytest
 from movlr_jax._util import quantities
 from movlr_jax.cli.report import main as report_command
 from movlr_jax.errors import UserError
+from movlr_jax.records import Comparison, Preference
 from movlr_jax.report import charts as report_charts
 from movlr_jax.report import data as report_data
 from movlr_jax.report import page as report
@@ -693,6 +694,7 @@ def test_the_order_matters_only_where_the_two_orders_of_one_meeting_disagree():
         ("b", "a", "second"),
         ("a", "b", "none"),
     ]
-    answers = views._comparisons([{"first": i, "second": j, "winner": winner} for i, j, winner in said])
+    comparisons = [Comparison.of(i, j, Preference(winner, "")) for i, j, winner in said]  # type: ignore[arg-type]
+    answers = views._comparisons(comparisons)
     assert [answer["winner"] for answer in answers] == ["a", "a", "b", "a", "not answered"]
     assert [answer["flipped"] for answer in answers] == [False, False, True, True, False]

@@ -16,9 +16,11 @@ from movlr_jax._util.progress import Reporter
 from movlr_jax.config.compose import compose
 from movlr_jax.engine.description import to_yaml
 from movlr_jax.evolution.context import Clock, SearchContext
+from movlr_jax.evolution.journal import CONFIRM
 from movlr_jax.evolution.scripted.metrics import MetricsCritic, MetricsJudge
-from movlr_jax.evolution.trials import CONFIRM, trial_seed
-from movlr_jax.language.base import Evaluation, Judge, ProposalRequest
+from movlr_jax.evolution.trials import trial_seed
+from movlr_jax.language.base import Judge, ProposalRequest
+from movlr_jax.records import Trial as Episode
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.sandbox.vet import Verdict
@@ -61,23 +63,19 @@ class LookedUp:
 
     def evaluate(
         self, verdicts: Sequence[Verdict], seeds: Sequence[int], progress: Any = None, folder: Any = None
-    ) -> list[list[Evaluation]]:
+    ) -> list[list[Episode]]:
         if len(self.batches) == self.ends:
             raise KeyboardInterrupt
         numbers = [KNOWN[seed] for seed in seeds]
         sources = [v.program.source for v in verdicts if v.program]
         self.batches.append(([name_of(source) for source in sources], numbers))
-        return [
-            [self._trial(source, seed, *KNOWN[seed], candidate=k) for seed in seeds]
-            for k, source in enumerate(sources)
-        ]
+        return [[self._trial(source, seed, *KNOWN[seed]) for seed in seeds] for source in sources]
 
-    def _trial(self, source: str, seed: int, g: int, n: int, candidate: int) -> Evaluation:
+    def _trial(self, source: str, seed: int, g: int, n: int) -> Episode:
         found = self.trial(name_of(source), g, n)
-        trial = Evaluation(0, candidate, source, weights={"up": 1.0}, seed=seed)
         if isinstance(found, str):
-            return replace(trial, reason=found, stage="run")
-        return replace(trial, metrics=dict(found))
+            return Episode(seed=seed, reason=found, stage="run")
+        return Episode(seed=seed, metrics=dict(found))
 
     def close(self) -> None: ...
 

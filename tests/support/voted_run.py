@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from movlr_jax.film.encoding import encode
-from movlr_jax.language.base import Evaluation
+from movlr_jax.records import Evaluation
 from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.events import written
 from movlr_jax.storage.layout import candidate_path
 
 JUDGE = "gemini some-model"
@@ -41,7 +42,7 @@ def make_run(
         for k in range(n):
             archive.put(candidate_path(0, k, ".mp4"), film(k))
             means = {name: {"mean": 0.25, "curve": []} for name in terms}
-            archive.record("evaluated", Evaluation(0, k, SOURCE, weights=weights, terms=means).record(), 0, k)
+            archive.record("evaluated", written(Evaluation(0, k, SOURCE, weights=weights, terms=means)), 0, k)
         comparisons = [
             {"first": names[i], "second": names[j], "winner": winner, "reason": "it looks better"}
             for i, j, winner in said

@@ -18,7 +18,7 @@ from movlr_jax.control.build import build_planner
 from movlr_jax.control.mpc import rules
 from movlr_jax.control.optimizers import Mpc2
 from movlr_jax.evolution.evaluation import evaluate
-from movlr_jax.evolution.filming import clip_of
+from movlr_jax.evolution.film import clip_of
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Style, film
 from movlr_jax.film.renderer import renderer

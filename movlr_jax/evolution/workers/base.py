@@ -9,7 +9,7 @@ from typing import Protocol
 
 from movlr_jax.control.base import Optimizer
 from movlr_jax.evolution.evaluation import evaluate
-from movlr_jax.language.base import Evaluation
+from movlr_jax.records import Trial
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task
 from movlr_jax.types import Progress
@@ -29,7 +29,7 @@ class Workers(Protocol):
         seeds: Sequence[int],
         progress: Progress | None = None,
         folder: Path | None = None,
-    ) -> list[list[Evaluation]]:
+    ) -> list[list[Trial]]:
         """Run a trial of every verdict with every seed; see `evaluation.evaluate`."""
         ...
 
@@ -53,7 +53,7 @@ class ThisProcess:
         seeds: Sequence[int],
         progress: Progress | None = None,
         folder: Path | None = None,
-    ) -> list[list[Evaluation]]:
+    ) -> list[list[Trial]]:
         return evaluate(self.optimizer, self.task, verdicts, seeds, progress, folder)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from movlr_jax.evolution.workers.shard import Shard
-    from movlr_jax.language.base import Evaluation
+    from movlr_jax.records import Trial
 
 Parts = tuple[Any, Any]  # (task, optimizer)
 
@@ -30,7 +30,7 @@ class Worker:
         self._task, self._optimizer = self._make()
         return {"host": socket.gethostname(), "pid": os.getpid(), "versions": versions()}
 
-    def evaluate(self, shard: Shard) -> tuple[Sequence[list[Evaluation]], dict[str, Any]]:
+    def evaluate(self, shard: Shard) -> tuple[Sequence[list[Trial]], dict[str, Any]]:
         """Return the evaluations of a shard, and what it took: s, simulation steps, and traces of physics so far."""
         from movlr_jax.evolution.workers.shard import evaluate_shard
 

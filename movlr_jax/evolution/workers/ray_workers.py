@@ -17,7 +17,7 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,10 @@ from movlr_jax._util.machine import CORES, versions
 from movlr_jax._util.progress import stop_if_asked
 from movlr_jax.config.schema import WorkersConfig
 from movlr_jax.errors import UserError, needed
-from movlr_jax.evolution.evaluation import failed_row
+from movlr_jax.evolution.evaluation import failed
 from movlr_jax.evolution.workers.ray_worker import Parts, Worker
 from movlr_jax.evolution.workers.shard import Shard, shards
-from movlr_jax.language.base import Evaluation
+from movlr_jax.records import Trial
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.types import Progress
 
@@ -122,16 +122,14 @@ class RayWorkers:
         seeds: Sequence[int],
         progress: Progress | None = None,
         folder: Path | None = None,
-    ) -> list[list[Evaluation]]:
+    ) -> list[list[Trial]]:
         rows = {
-            row: [failed_row(row, v, seed) for seed in seeds]
-            for row, v in enumerate(verdicts)
-            if not v.program
+            row: [failed(verdict, seed) for seed in seeds]
+            for row, verdict in enumerate(verdicts)
+            if not verdict.program
         }
-        for shard, evaluations in self._run(shards(verdicts, self._size, seeds, folder), progress):
-            for row, trials in zip(shard.rows, evaluations, strict=True):
-                program = verdicts[row].program
-                rows[row] = [replace(trial, source=program.source if program else "") for trial in trials]
+        for shard, trials in self._run(shards(verdicts, self._size, seeds, folder), progress):
+            rows.update(zip(shard.rows, trials, strict=True))
         return [rows[row] for row in range(len(verdicts))]
 
     def close(self) -> None:
@@ -145,7 +143,7 @@ class RayWorkers:
 
     def _run(
         self, given: Sequence[Shard], progress: Progress | None
-    ) -> list[tuple[Shard, Sequence[list[Evaluation]]]]:
+    ) -> list[tuple[Shard, Sequence[list[Trial]]]]:
         """Evaluate all shards, each until a worker has returned it. Raises UserError if workers keep dying."""
         waiting, done, lost = deque(given), [], Counter[tuple[int, ...]]()
         self.took = []

@@ -6,12 +6,12 @@ No code travels. A worker checks the operations again before it builds a program
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from movlr_jax.control.base import Optimizer
 from movlr_jax.evolution.evaluation import evaluate
-from movlr_jax.language.base import Evaluation
+from movlr_jax.records import Trial
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.rewards.state import Layout
 from movlr_jax.sandbox.answers import rebuild
@@ -73,10 +73,9 @@ def evaluate_shard(
     task: Task,
     shard: Shard,
     progress: Progress | None = None,
-) -> list[list[Evaluation]]:
-    """Run the trials of the programs of a shard. Evaluations have their places in the batch, and no source."""
+) -> list[list[Trial]]:
+    """Run the trials of the programs of a shard, which has further rows for nothing if it has too few."""
     programs = [unpack(text, task.layout) for text in shard.programs]
     programs += [programs[-1]] * (shard.size - len(programs))
     verdicts = [Verdict("probe", None, 0.0, program) for program in programs]
-    rows = evaluate(optimizer, task, verdicts, shard.seeds, progress, shard.folder)
-    return [[replace(e, candidate=row) for e in each] for row, each in zip(shard.rows, rows, strict=False)]
+    return evaluate(optimizer, task, verdicts, shard.seeds, progress, shard.folder)[: len(shard.rows)]

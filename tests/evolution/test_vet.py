@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from movlr_jax.evolution.vetting import rescaled
+from movlr_jax.evolution.vet import rescaled
 
 PROGRAM = 'WEIGHTS = {weights}\n\n\ndef reward(state, action):\n    return {{"a": 1.0, "b": state.time}}\n'
 

@@ -10,22 +10,29 @@ from typing import Any
 
 import numpy as np
 
-from movlr_jax.evolution.ranking import ENOUGH, Comparison, Ranking, Showing, fit, next_pair, rank, wins_of
-from movlr_jax.language.base import Preference
+from movlr_jax.evolution.pairwise import (
+    ENOUGH,
+    Presentation,
+    Strengths,
+    fit,
+    next_pair,
+    strengths_of,
+    wins_of,
+)
+from movlr_jax.records import Comparison, Preference
 
 _FUTURES = 5  # simulated endings of the ranking
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankingProgress:
     """An active ranking in progress."""
 
-    names: Sequence[str]  # [n] items
-    entrants: Sequence[int]  # indices of the items to compare
-    known: Sequence[Comparison]  # of earlier generations
+    names: Sequence[Any]  # [n] items, all of which are compared
+    earlier: Sequence[Comparison]  # of earlier generations
     new: Sequence[Comparison]  # of this ranking, so far
     budget: int  # maximum number of comparisons of this ranking
-    showing: Showing
+    presentation: Presentation
 
     @property
     def at_most(self) -> int:
@@ -33,14 +40,9 @@ class Standing:
         return max(0, self.budget - len(self.new))
 
     @cached_property
-    def ranking(self) -> Ranking:
+    def ranking(self) -> Strengths:
         """The ranking by all comparisons so far."""
-
-        def nobody(pairs: Sequence[tuple[int, int]]) -> list[Preference]:
-            return []
-
-        one = [0] if self.names else []  # a single entrant is not compared
-        return rank(len(self.names), nobody, known=[*self.known, *self.new], entrants=one)
+        return strengths_of(self.names, [*self.earlier, *self.new])
 
     @cached_property
     def expected(self) -> int:
@@ -48,23 +50,23 @@ class Standing:
 
         The draws are fixed, so equal comparisons give an equal number.
         """
-        n = len(self.names)
-        strengths, covariance = fit(n, wins_of(n, [*self.known, *self.new]))
+        strengths, covariance = fit(len(self.names), wins_of(self.names, [*self.earlier, *self.new]))
         rng = np.random.default_rng(0)
         drawn = rng.multivariate_normal(strengths, covariance, size=_FUTURES, method="cholesky")
         return round(statistics.median(self._ending(truth, rng) for truth in drawn))
 
     def _ending(self, truth: np.ndarray, rng: np.random.Generator) -> int:
         """Return how many comparisons follow if `truth` [n] are the strengths."""
-        new = list(self.new)
-        while len(new) + self.showing.orders <= self.budget:
-            pair = next_pair(len(self.names), self.entrants, self.known, new, most=self.showing.most)
+        new, strength = list(self.new), dict(zip(self.names, truth, strict=True))
+        while len(new) + self.presentation.orders <= self.budget:
+            pair = next_pair(self.names, self.names, self.earlier, new, most=self.presentation.most)
             if pair is None:
                 break
-            chance = 1 / (1 + np.exp(truth[pair[1]] - truth[pair[0]]))
+            first, second = pair
+            chance = 1 / (1 + np.exp(strength[second] - strength[first]))
             new += [
-                Comparison(*pair, Preference("first" if rng.random() < chance else "second", ""))
-                for _ in range(self.showing.orders)
+                Comparison.of(first, second, Preference("first" if rng.random() < chance else "second", ""))
+                for _ in range(self.presentation.orders)
             ]
         return len(new) - len(self.new)
 

@@ -1,14 +1,51 @@
-"""Vetting of the programs of a generation: each is vetted once, and must fit the method's range of weights."""
+"""Vet: each program is parsed, traced and probed in the sandbox, and must fit the method's range of weights."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from movlr_jax.errors import ProgramError
-from movlr_jax.evolution.context import SearchContext, timed
+from movlr_jax.evolution.context import SearchContext
 from movlr_jax.language.settings import NO_PROGRAM
+from movlr_jax.records import Program
 from movlr_jax.sandbox.source import parse, with_weights
 from movlr_jax.sandbox.vet import Verdict
+
+_KEPT = 128  # verdicts in memory
+
+
+def vet(context: SearchContext, programs: Sequence[Program]) -> tuple[list[Program], dict[str, Verdict]]:
+    """Return the programs with their weights, and the verdict on each by its name. They are vetted in parallel."""
+    with context.journal.timed("vet"), context.reporter.stage("vet") as tick:
+        sources = dict.fromkeys(program.source for program in programs)
+        new = [s for s in sources if s not in context.verdicts and not s.startswith(NO_PROGRAM)]
+        vetted = dict(zip(new, context.sandbox.vet_all(new, tick), strict=True))
+        found = {source: vet_one(context, source, vetted.get(source)) for source in sources}
+    accepted = {source: verdict.program for source, verdict in found.items() if verdict.program}
+    weighted = [
+        replace(p, weights=dict(accepted[p.source].weights)) if p.source in accepted else p for p in programs
+    ]
+    return weighted, {program.name: found[program.source] for program in programs}
+
+
+def vet_one(context: SearchContext, source: str, verdict: Verdict | None = None) -> Verdict:
+    """Return the verdict on one program; a program that was vetted lately is not vetted again.
+
+    verdict: That of the sandbox, if it was asked already.
+    """
+    if source not in context.verdicts:
+        if source.startswith(NO_PROGRAM):
+            message = f"no program was written: {source.removeprefix(NO_PROGRAM).strip()}"
+            found = Verdict("propose", message, 0.0)
+        else:
+            found = within_range(context, source, verdict or context.sandbox.vet(source))
+        if found.program and verdict is None:  # compiles while the next program is being written
+            context.optimizer.scorer.prepare([found.program])
+        while len(context.verdicts) >= _KEPT:
+            del context.verdicts[next(iter(context.verdicts))]
+        context.verdicts[source] = found
+    return context.verdicts[source]
 
 
 def start_program(context: SearchContext) -> str:
@@ -35,29 +72,6 @@ def rescaled(source: str, limits: tuple[float, float] | None) -> str:
         return source
     factor = limits[1] / largest
     return with_weights(source, {name: float(f"{weight * factor:.4g}") for name, weight in weights.items()})
-
-
-def vet(context: SearchContext, source: str) -> Verdict:
-    """Vet a program. Each program is vetted once per generation."""
-    if source not in context.verdicts:
-        no_program = source.startswith(NO_PROGRAM)
-        message = f"no program was written: {source.removeprefix(NO_PROGRAM).strip()}"
-        verdict = Verdict("propose", message, 0.0) if no_program else context.sandbox.vet(source)
-        context.verdicts[source] = verdict = within_range(context, source, verdict)
-        if verdict.program:  # compiles while the next program is being written
-            context.optimizer.scorer.prepare([verdict.program])
-    return context.verdicts[source]
-
-
-def vet_all(context: SearchContext, sources: Sequence[str]) -> list[Verdict]:
-    """Return the verdicts on all programs, vetted in parallel."""
-    with timed(context, "vet"), context.reporter.stage("vet") as tick:
-        new = [
-            s for s in dict.fromkeys(sources) if s not in context.verdicts and not s.startswith(NO_PROGRAM)
-        ]
-        vetted = zip(new, context.sandbox.vet_all(new, tick), strict=True)
-        context.verdicts.update((source, within_range(context, source, v)) for source, v in vetted)
-        return [vet(context, source) for source in sources]
 
 
 def within_range(context: SearchContext, source: str, verdict: Verdict) -> Verdict:

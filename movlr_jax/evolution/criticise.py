@@ -1,0 +1,100 @@
+"""Criticise: what is wrong with the best motion, what its reward lacks, and whether the search can end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from movlr_jax._util.quantities import summary
+from movlr_jax.evolution.context import SearchContext
+from movlr_jax.evolution.gates import fault, merit
+from movlr_jax.evolution.population import Population
+from movlr_jax.evolution.trials import TrialPlan, claim_of
+from movlr_jax.language.base import DescribingCritic
+from movlr_jax.records import Critique, Evaluation, Trial
+
+_ENOUGH = 4  # trials that must all succeed before a search ends early
+
+
+def describe(context: SearchContext, g: int, candidates: Sequence[Evaluation]) -> list[Evaluation]:
+    """Return the candidates; those that ran have a description of their motion, if the critic describes motions."""
+    critic = context.critic
+    if not isinstance(critic, DescribingCritic):
+        return list(candidates)
+    ran = [candidate for candidate in candidates if not candidate.failed]
+
+    def work() -> dict[str, Any]:
+        described = critic.describe(context.task, ran)
+        return {"candidates": {e.name: description for e, description in zip(ran, described, strict=True)}}
+
+    found = context.journal.stage("describe", g, work)["candidates"]
+    return [replace(e, description=found.get(e.name, {})) for e in candidates]
+
+
+def criticise(context: SearchContext, candidate: Evaluation, trials: Sequence[Trial]) -> Critique:
+    """Return the critique of a program by one of its poorer trials, that of the lower quartile.
+
+    Where it fails is what the next programs can do better. Its faults and non-finite terms are added to the problems.
+    """
+    ran = sorted((t for t in trials if not t.failed), key=lambda t: merit(context.task, t))
+    poorer = ran[(len(ran) - 1) // 4] if ran else candidate
+    shown = candidate
+    if poorer.seed != candidate.seed:
+        shown = replace(Evaluation.of(candidate, poorer), description=candidate.description)
+    critique = context.critic.criticise(context.task, shown)
+    problems = [*shown.faults.values(), *critique.problems, *broken_terms(shown)]
+    return replace(
+        critique,
+        success=critique.success and not shown.faults,
+        problems=list(dict.fromkeys(problems)),
+    )
+
+
+def satisfied(
+    context: SearchContext, plan: TrialPlan, population: Population, best: Evaluation, critique: Critique
+) -> str:
+    """Return why the search can end; empty if it cannot.
+
+    It can if all trials of the champion succeed, as many as it gets in a generation or more, and the critic asks for
+    nothing; or if its motion has no fault and matches the task (`method.stop_alignment`).
+    """
+    claim = claim_of(context.task.motion, population.trials[best.name])
+    enough = claim.n >= max(plan.look, _ENOUGH) and claim.successes == claim.n
+    if enough and critique.success and not critique.problems:
+        return f"all {claim.n} trials of {best.name} succeed, and the critic asks for nothing"
+    least, alignment = context.config.method.stop_alignment, best.description.get("alignment")
+    if least is None or alignment is None or alignment < least or fault(best)[0]:
+        return ""
+    return (
+        f"{best.name} reaches an alignment of {alignment:g} with the task (method.stop_alignment={least:g})"
+    )
+
+
+def in_a_line(context: SearchContext, best: Evaluation, trials: Sequence[Trial]) -> str:
+    """Return what `best` came to. Where the task measures nothing, as one from words, it is the last critique."""
+    criticised = context.archive.events("criticised")
+    if summary(best.metrics) or not criticised:
+        return claim_of(context.task.motion, trials).text()
+    critique = criticised[-1].data
+    verdict = "success" if critique["success"] else "; ".join(["no success", *critique["problems"][:1]])
+    return f"{critique['author']}: {verdict}"
+
+
+def broken_terms(trial: Trial) -> list[str]:
+    """Return one sentence per term with non-finite values, as feedback for the next proposal."""
+    return [
+        f"term {name!r} was not finite {where} and counted as its worst value there; bound the arguments of its "
+        "divisions, logs, roots and exponentials"
+        for name, term in trial.terms.items()
+        if (where := not_finite(term))
+    ]
+
+
+def not_finite(term: Mapping[str, Any]) -> str:
+    """Return where values of a term were not finite and were replaced, or an empty string."""
+    found = (
+        (term.get("nonfinite"), "steps of the episode"),
+        (term.get("nonfinite_planned"), "steps of its plans"),
+    )
+    return " and ".join(f"at {count} {of}" for count, of in found if count)

@@ -1,0 +1,94 @@
+"""Propose: the programs of a generation, written from the best one so far and its critique."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from movlr_jax.control.settings import PlanningSettings
+from movlr_jax.evolution.context import SearchContext
+from movlr_jax.evolution.population import Population
+from movlr_jax.evolution.trials import claim_of
+from movlr_jax.evolution.vet import start_program, vet_one
+from movlr_jax.language.base import AnnotatingProposer, Loss, ProposalRequest
+from movlr_jax.records import Critique, Evaluation, Proposal, Ranking, candidate_name
+
+
+@dataclass(frozen=True)
+class Brief:
+    """What a search has found before a generation, and what comes of it."""
+
+    parent: Evaluation | None = None  # whose program is edited
+    critique: Critique | None = None  # of the parent
+    ranking: Ranking | None = None  # of the generation before
+    history: Sequence[Evaluation] = ()  # all candidates
+
+    def next(
+        self, parent: Evaluation, critique: Critique, ranking: Ranking, candidates: Sequence[Evaluation]
+    ) -> Brief:
+        """Return the brief after a generation with these candidates."""
+        return Brief(parent, critique, ranking, [*self.history, *candidates])
+
+    def candidate(self, name: str | None) -> Evaluation:
+        """Return the candidate of this name."""
+        return next(e for e in self.history if e.name == name)
+
+
+def starts_with_a_program(context: SearchContext) -> bool:
+    """Whether the first candidate is a program of the task; otherwise all programs are written."""
+    return context.config.method.start != "nothing"
+
+
+def propose(context: SearchContext, g: int, brief: Brief, population: Population) -> Proposal:
+    """Return K programs. Those of generation 0 include the start program of the method."""
+    start, optimizer, parent = start_program(context), context.config.optimizer, brief.parent
+    given = [start] if g == 0 and starts_with_a_program(context) else []
+    request = ProposalRequest(
+        generation=g,
+        task=replace(context.task, initial_reward=start),  # the first edits start from it
+        parent=parent,
+        critique=brief.critique,
+        history=tuple(brief.history),
+        seed=context.config.seed,
+        vet=lambda source: vet_one(context, source).message,
+        losses=losses(context, g, parent, brief, population) if parent else (),
+        weights=context.weights,
+        looks_ahead_s=optimizer.horizon_s if isinstance(optimizer, PlanningSettings) else None,
+        control_s=optimizer.ctrl_dt,
+    )
+    sources = context.proposer.propose(request, context.config.candidates - len(given))
+    origin = parent.name if parent else candidate_name(0, 0) if given else None
+    notes = context.proposer.notes if isinstance(context.proposer, AnnotatingProposer) else ()
+    return Proposal(
+        sources=[*given, *sources],
+        parents=[*(None for _ in given), *(origin for _ in sources)],
+        notes=[*("" for _ in given), *notes],
+    )
+
+
+def losses(
+    context: SearchContext, g: int, parent: Evaluation, brief: Brief, population: Population
+) -> list[Loss]:
+    """Return the programs of the generation before g that are not the parent, and why each lost.
+
+    The reason is why it failed, its degenerate pattern, what the judge said when it lost a comparison, or what its
+    trials came to.
+    """
+    comparisons, trials, found = brief.ranking.comparisons if brief.ranking else (), population.trials, []
+    for candidate in brief.history:
+        if candidate.generation != g - 1 or candidate.name == parent.name:
+            continue
+        lost = [
+            f"as the {place} motion it lost against the {other}: {c.reason}"
+            for c in comparisons
+            for place, other in (("first", "second"), ("second", "first"))
+            if getattr(c, place) == candidate.name and c.winner == other
+        ]
+        why = [candidate.reason or "", *candidate.faults.values(), *lost]
+        if context.scored and {candidate.name, parent.name} <= trials.keys():
+            its, those = (
+                claim_of(context.task.motion, trials[name]).text() for name in (candidate.name, parent.name)
+            )
+            why.append(f"its trials: {its}; those of {parent.name}: {those}")
+        found.append(Loss(candidate, next(filter(None, why), "it is not the best program")))
+    return found
