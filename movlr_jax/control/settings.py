@@ -102,7 +102,8 @@ class Mpc2Settings(PlanningSettings):
     groups: GroupsConfig = field(default_factory=GroupsConfig, metadata=_OF_PRIOR)
 
     def files(self) -> Mapping[str, str | tuple[str, ...]]:
-        return {"prior.policy": self.prior.policy} if self.prior.policy not in ("", REFERENCE) else {}
+        prior = {} if self.prior.policy in ("", REFERENCE) else {"prior.policy": self.prior.policy}
+        return {**self.ppo.files(), **prior}
 
 
 @dataclass(frozen=True, kw_only=True)

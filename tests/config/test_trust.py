@@ -24,6 +24,8 @@ from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import TASK, acts
+from movlr_jax.control.optimizers import Mpc2
+from movlr_jax.control.settings import OPTIMIZERS
 from movlr_jax.engine.export import settings_of_policy
 from movlr_jax.errors import UserError
 from movlr_jax.storage.archive import Archive
@@ -140,7 +142,7 @@ def test_what_run_of_others_asks_for_is_listed(run: Path, settings: dict[str, An
 @pytest.mark.parametrize("name", ["ppo.init", "ppo.teacher", "ppo.motions", "prior.policy"])
 def test_files_of_policies_are_listed_but_not_those_of_package(run: Path, name: str):
     group, _, last = name.partition(".")
-    values = yaml.safe_load((run / "config.yaml").read_text())["optimizer"]
+    values = OPTIMIZERS.record(Mpc2())
     for value, acting in (
         ("humanoid_walk", False),
         ("../../../x", True),
