@@ -490,3 +490,27 @@ def test_interrupted_at_any_batch_a_search_goes_on_to_the_same_end(tmp_path: Pat
             searched(context)
             assert end(context) == expected, ends
         assert ran + context.workers.batches == workers.batches, "nothing is simulated twice"  # type: ignore[attr-defined]
+
+
+def test_finished_search_that_goes_on_ends_like_one_that_had_its_generations_from_the_start(tmp_path: Path):
+    """Its final is none of a longer search, and its claim is made anew."""
+
+    def make(root: Path, generations: int) -> SearchContext:
+        settings = ("trials=4", "confirm=2", "certainty=0.99")
+        return played(root, NAMES[:generations], noisy({"g00k02": 0.5, "g02k01": 4.0}, 2.0), *settings)
+
+    whole = make(tmp_path / "whole", 3)
+    with whole.archive:
+        searched(whole)
+        expected = [e.data["best"] for e in whole.archive.events("ranked")], whole.archive.get("confirmed")
+    short = make(tmp_path / "run", 2)
+    with short.archive:
+        searched(short)
+        assert short.archive.get("ranked", 2), "a final takes the place of the third generation"
+        before = short.archive.get("confirmed")
+    longer = make(tmp_path / "run", 3)
+    with longer.archive:
+        searched(longer)
+        found = [e.data["best"] for e in longer.archive.events("ranked")], longer.archive.get("confirmed")
+    assert found == expected
+    assert found[1] != before
