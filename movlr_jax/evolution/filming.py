@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from movlr_jax._util.quantities import summary
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext, timed
 from movlr_jax.film.captions import Caption
@@ -15,6 +14,7 @@ from movlr_jax.language.base import Evaluation
 from movlr_jax.storage.arrays import read_arrays
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.words.sentence import verdict
 
 
 def make_film(context: SearchContext, candidate: Evaluation) -> Evaluation:
@@ -53,7 +53,8 @@ def clip(context: SearchContext, candidate: Evaluation, label: str = "") -> Clip
     """Return the clip of a candidate's episode."""
     states = context.archive.read(candidate_path(candidate.generation, candidate.candidate, ".npz"))
     name = f"{label}: {candidate.name}" if label else candidate.name
-    caption = Caption(context.task.description, name, summary(candidate.metrics), context.note)
+    said = verdict(context.task.motion, dict(candidate.metrics))
+    caption = Caption(context.task.description, name, said, context.note)
     return clip_of(context.task, states, caption)
 
 

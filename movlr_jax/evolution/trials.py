@@ -24,8 +24,7 @@ from movlr_jax.language.judges.metrics import MetricsJudge
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.layout import stage_folder, trial_stem
 from movlr_jax.tasks import Task
-from movlr_jax.tasks.base import Motion
-from movlr_jax.tasks.motion_measures import achieved
+from movlr_jax.tasks.words.sentence import Sentence, achieved
 
 EVENT = "trials"
 _LOOK = 4  # trials of the first program before the search
@@ -197,9 +196,10 @@ class Claim:
     successes: int | None  # None: the task has no success
     failed: int  # trials that failed to run
     metrics: Mapping[str, float]  # means over the trials that ran
+    motion: Sentence | None = None  # what the words of the task ask for
 
     @classmethod
-    def of(cls, motion: Motion | None, trials: Sequence[Evaluation]) -> Claim:
+    def of(cls, motion: Sentence | None, trials: Sequence[Evaluation]) -> Claim:
         """Return what `trials` came to. A success is that of the task, or all of `motion`, read from its words."""
         ran = [trial.metrics for trial in trials if not trial.failed]
         names = [name for name in (ran[0] if ran else {}) if all(name in metrics for metrics in ran)]
@@ -210,6 +210,7 @@ class Claim:
             successes=sum(map(bool, known)) if has else None,
             failed=len(trials) - len(ran),
             metrics={name: statistics.fmean(metrics[name] for metrics in ran) for name in names},
+            motion=motion,
         )
 
     @property
@@ -235,4 +236,8 @@ class Claim:
         between = f" ({100 * low:.0f}-{100 * high:.0f} %)" if interval else ""
         rate = [] if self.successes is None else [f"{self.successes} of {self.n} succeed{between}"]
         failed = [f"{self.failed} of {self.n} failed"] if self.failed else []
-        return ", ".join([*rate, *measures(self.metrics), *failed]) or f"{self.n} ran"
+        words = self.motion is not None and self.motion.whole and bool(self.metrics)
+        measured = (
+            [self.motion.asked(dict(self.metrics))] if words and self.motion else measures(self.metrics)
+        )
+        return ", ".join([*rate, *measured, *failed]) or f"{self.n} ran"
