@@ -1,8 +1,8 @@
 """`movlr-jax read "SENTENCE" model=FILE`: print how a sentence is read on a model, without a language model.
 
 Each clause is a row: its order, what is asked, its measure and what counts as a success. The exit status is 1 if the
-sentence is not understood as a whole; the message says which word is not, and which sentences would be. With +task=NAME
-the body and scene are those of a task.
+sentence is not understood as a whole; the message says which word is not, and which sentences would be.
+With +task=NAME the body and scene are those of a task.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small bodies to read sentences on: a person, arms, four legs, a drone, two wheels, a hand, a gripper with objects."""
+"""Small bodies to read sentences on: a person, arms, four legs, a drone, two wheels, a hand, a gripper."""
 
 from __future__ import annotations
 

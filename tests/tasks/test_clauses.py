@@ -263,7 +263,7 @@ def test_touching_is_a_distance_between_surfaces():
 def test_object_measure_of_made_motion(
     words: str, thing: str, way: tuple[float, ...], metric: str, value: float, success: int
 ):
-    """By hand: the cube, 0.02 m to each side, is 0.22 m high, the ball of 0.03 m 0.3 m to its right and 0.01 m higher."""
+    """By hand: the cube is 0.02 m to each side; the ball of 0.03 m is 0.3 m to its right and 0.01 m higher."""
     task = made("panda", words)
     found = motion(task, slid(task, thing, *way))
     assert found[metric] == pytest.approx(value, abs=0.011)
@@ -283,7 +283,7 @@ def test_kicked_ball_with_a_body_on_the_ground_is_no_success():
 
 
 def test_steps_in_place_are_counted():
-    """By hand: each foot is lifted twice in 2 s, so four swings of the difference of their heights but for the ends."""
+    """By hand: each foot is lifted twice in 2 s: four swings of the difference of their heights, but for the ends."""
     task = made("person", "march in place")
     qpos = np.repeat(start(task)[None], 101, axis=0)
     for joint, share, phase in (

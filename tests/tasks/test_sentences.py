@@ -46,7 +46,7 @@ def test_corpus_has_many_sentences_a_third_of_them_refused():
     ],
 )
 def test_refusal_names_sentences_that_would_be_read(body: str, words: str, near: str):
-    with pytest.raises(Unreadable, match="understood would be: .*llm=.*instruction.partial=true") as error:
+    with pytest.raises(Unreadable, match=r"understood would be: .*llm=.*instruction\.partial=true") as error:
         read(words, scene(body))
     assert repr(near) in str(error.value)
 
@@ -68,7 +68,7 @@ def test_words_that_say_nothing_change_nothing(words: str):
 
 
 def test_directions_after_a_turn_are_those_of_the_body():
-    """By hand: after a quarter turn to the left, forward is +y; before the turn is done, it is where the body faces."""
+    """By hand: after a quarter turn to the left, forward is +y; until it is done, where the body faces."""
     (_, (after,)) = read("turn left by 90 degrees, then walk forward", scene("crawler")).phases
     assert after.way == pytest.approx((0.0, 1.0, 0.0), abs=1e-6)  # pyright: ignore
     assert not after.turns  # pyright: ignore

@@ -42,7 +42,8 @@ _JOINTS = {  # a joint is where the body begins that it moves
 }  # fmt: skip
 # words for parts of bodies that no name of the model need have
 NAMED = (
-    *_ROLES, *_JOINTS, "forearm", "thigh", "shank", "head", "trunk", "torso", "pelvis", "foot", "hand", "finger", "limb",
+    *_ROLES, *_JOINTS, "forearm", "thigh", "shank", "head", "trunk", "torso", "pelvis", "foot",
+    "hand", "finger", "limb",
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Read a sentence on a model: all of it, or refuse it and say which word is not understood.
 
-`grammar.lark` is the language. Each of its parses is interpreted on the model by `verbs.py`; those that make no sense
+`grammar.lark` is the language. `interpreter.py` gives each parse its meaning on the model; those that make no sense
 there drop out. If different readings are left, the sentence is ambiguous and refused, too.
 """
 
@@ -17,17 +17,20 @@ import lark
 from lark.visitors import CollapseAmbiguities
 
 from movlr_jax.errors import UserError
+from movlr_jax.tasks.words.interpreter import Interpreter
+from movlr_jax.tasks.words.said import NotRead
 from movlr_jax.tasks.words.scene import Scene, plain
 from movlr_jax.tasks.words.sentence import MOST_PHASES, Sentence
-from movlr_jax.tasks.words.verbs import Interpreter, NotRead
 
 _GRAMMAR = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
 _MOST_PARSES = 64
 _ARTICLES = "the|a|an|its|your|his|her|their"
 _EXAMPLES = (
     "walk forward", "walk forward 2 m", "walk backward", "walk left", "run forward", "turn left by 90 degrees",
-    "turn right by 90 degrees", "turn left, then walk forward", "walk in a circle", "jump", "stand still", "march in place",
-    "squat", "lie down", "raise the right arm", "raise both arms", "bend the right knee", "wave", "lift the cube by 10 cm",
+    "turn right by 90 degrees", "turn left, then walk forward", "walk in a circle", "jump", "stand still",
+    "march in place",
+    "squat", "lie down", "raise the right arm", "raise both arms", "bend the right knee", "wave",
+    "lift the cube by 10 cm",
     "flex the elbow to 90 degrees", "hover at 1 m", "climb by 1 m", "keep the head level", "stand on the left leg",
 )  # fmt: skip
 

@@ -190,14 +190,18 @@ class Scene:
         """Whether a part belongs to the body that actuators move, or to what carries it."""
         model, body, root = self.model, self.body_of(part), self.model.body(self.root).id
         tree = int(model.body_treeid[root])
-        return (tree >= 0 and model.body_treeid[body] == tree) or root in above(model, body) or body in above(model, root)
+        return (
+            (tree >= 0 and model.body_treeid[body] == tree)
+            or root in above(model, body)
+            or body in above(model, root)
+        )
 
     def fixed(self, part: Part) -> bool:
         """Whether a part cannot move."""
         return bool(self.model.body_weldid[self.body_of(part)] == 0)
 
     def size(self, part: Part, along: np.ndarray | None = None) -> float:
-        """Return half the extent in m of the body of a part: the smallest, or that along a direction [3]; 0 of a site."""
+        """Return half the extent in m of a part, the smallest or that along a direction [3]; 0 of a site."""
         if part.offset is None:
             return 0.0
         model, sizes = self.model, []
@@ -227,7 +231,11 @@ class Scene:
                     if part:
                         return part[:1]
         root = self.model.body(self.root).id
-        last = max((b for b in range(1, self.model.nbody) if root in above(self.model, b)), key=lambda b: len(above(self.model, b)), default=self.model.body(self.root).id)
+        last = max(
+            (b for b in range(1, self.model.nbody) if root in above(self.model, b)),
+            key=lambda b: len(above(self.model, b)),
+            default=self.model.body(self.root).id,
+        )
         return self.parts.called(self.parts.names[self.model.body(last).name])[-1:]
 
     def fingers(self) -> tuple[str, ...]:

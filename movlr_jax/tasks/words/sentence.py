@@ -206,7 +206,7 @@ class Sentence:
         return all(name in metrics and not c.goal.short(metrics[name]) for _, name, c in self.named())
 
     def score(self, metrics: Metrics) -> float:
-        """Return how near an episode is: 0 for each clause that is done, less for a miss; more for staying upright."""
+        """Return how near an episode is: 0 for each clause that is done, less for a miss; more while upright."""
         score = 10.0 * metrics.get("upright_fraction", 0.0) + _BONUS * metrics.get("parts_done", 0.0)
         return score + sum(c.goal.score(metrics[name]) for _, name, c in self.named() if name in metrics)
 
