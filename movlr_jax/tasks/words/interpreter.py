@@ -9,7 +9,7 @@ import lark
 import numpy as np
 
 from movlr_jax.tasks.words import clauses as c
-from movlr_jax.tasks.words.said import NotRead, Slots, span
+from movlr_jax.tasks.words.said import NotRead, Slots, Tree, span
 from movlr_jax.tasks.words.scene import floats
 from movlr_jax.tasks.words.sentence import Sentence
 from movlr_jax.tasks.words.verbs_body import BodyVerbs
@@ -18,7 +18,7 @@ from movlr_jax.tasks.words.verbs_body import BodyVerbs
 class Interpreter(BodyVerbs):
     """Makes clauses of one parse, each by the method that is named after the verb in the grammar."""
 
-    def sentence(self, tree: lark.Tree) -> Sentence:
+    def sentence(self, tree: Tree) -> Sentence:
         phases: list[list[c.Clause]] = []
         for phase in tree.children:
             for found in self._phase(phase):
@@ -67,7 +67,7 @@ class Interpreter(BodyVerbs):
             for cl in phase
         ]
 
-    def _phase(self, tree: lark.Tree) -> list[list[c.Clause]]:
+    def _phase(self, tree: Tree) -> list[list[c.Clause]]:
         """Return the clauses of a phase; as two phases where something is picked up and then put down."""
         groups: list[list[c.Clause]] = [[]]
         for clause in tree.children:
@@ -137,7 +137,7 @@ class Interpreter(BodyVerbs):
                 self.yaw = None if cl.angle is None or self.yaw is None else self.yaw + cl.sign * cl.angle
         return placed
 
-    def _clause(self, tree: lark.Tree) -> list[c.Clause]:
+    def _clause(self, tree: Tree) -> list[c.Clause]:
         if tree.data == "posture":
             return self._posture(tree)
         children = list(tree.children)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import lark
 import numpy as np
@@ -12,6 +13,7 @@ from movlr_jax.tasks.words.parts import Part
 from movlr_jax.tasks.words.scene import HINGES, Scene
 from movlr_jax.tasks.words.sentence import FALLEN
 
+Tree = Any  # of lark; its children are trees and tokens
 WAYS = {"forward": (1, 0, 0), "ahead": (1, 0, 0), "back": (-1, 0, 0), "left": (0, 1, 0), "right": (0, -1, 0),
          "up": (0, 0, 1), "down": (0, 0, -1)}  # fmt: skip
 _NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
@@ -28,7 +30,7 @@ class NotRead(Exception):
         self.word, self.why, self.at = word, why, at
 
 
-def span(tree: lark.Tree, text: str) -> tuple[str, int]:
+def span(tree: Tree, text: str) -> tuple[str, int]:
     """Return the words of `text` that a tree covers, and where they begin."""
     tokens = list(tree.scan_values(lambda value: isinstance(value, lark.Token)))
     if not tokens:
@@ -43,26 +45,26 @@ class Slots:
 
     text: str
     verb: str
-    left: list[lark.Tree] = field(default_factory=list)
+    left: list[Tree] = field(default_factory=list)
 
-    def take(self, *kinds: str) -> list[lark.Tree]:
+    def take(self, *kinds: str) -> list[Tree]:
         found = [slot for slot in self.left if slot.data in kinds]
         self.left = [slot for slot in self.left if slot not in found]
         return found
 
-    def one(self, kind: str) -> lark.Tree | None:
+    def one(self, kind: str) -> Tree | None:
         found = self.take(kind)
         if len(found) > 1:
             raise self.unread(found[1], "is said twice")
         return found[0] if found else None
 
-    def unread(self, slot: lark.Tree, why: str = "") -> NotRead:
+    def unread(self, slot: Tree, why: str = "") -> NotRead:
         word = self.words(slot)
         return NotRead(
             word, why or f"says nothing that is understood of {self.verb!r}", span(slot, self.text)[1]
         )
 
-    def words(self, slot: lark.Tree) -> str:
+    def words(self, slot: Tree) -> str:
         return span(slot, self.text)[0]
 
     def done(self) -> None:
@@ -86,10 +88,10 @@ class Said:
     leads: bool = True
     goal: float | None = None  # m, to the place that a travel goes to
 
-    def _span(self, tree: lark.Tree) -> str:
+    def _span(self, tree: Tree) -> str:
         return span(tree, self.text)[0]
 
-    def _number(self, slot: lark.Tree, signed: bool = False) -> float:
+    def _number(self, slot: Tree, signed: bool = False) -> float:
         token = next(t for t in slot.children if t.type == "NUMBER")
         number = float(_NUMBERS.get(str(token), 0) or float(token))
         if number <= 0 and not signed:
@@ -98,13 +100,13 @@ class Said:
             )
         return number
 
-    def _length(self, slot: lark.Tree | None) -> float | None:
+    def _length(self, slot: Tree | None) -> float | None:
         if slot is None:
             return None
         unit = next(str(t) for t in slot.children if t.type == "LENGTH")
         return self._number(slot) * (0.01 if unit.startswith("c") else 0.001 if unit == "mm" else 1.0)
 
-    def _angle(self, slot: lark.Tree | None, signed: bool = False) -> float | None:
+    def _angle(self, slot: Tree | None, signed: bool = False) -> float | None:
         if slot is None:
             return None
         unit = next(str(t) for t in slot.children if t.type == "ANGLE")
@@ -139,7 +141,7 @@ class Said:
             )
         return found[0] if found else 0
 
-    def _nouns(self, nouns: lark.Tree, side: str = "") -> list[Part]:
+    def _nouns(self, nouns: Tree, side: str = "") -> list[Part]:
         """Return the parts and objects that nouns name, each of them. Raises NotRead."""
         found: list[Part] = []
         for noun in nouns.children:

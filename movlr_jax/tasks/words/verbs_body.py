@@ -9,7 +9,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.rewards.term import axis_text
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.parts import Part
-from movlr_jax.tasks.words.said import BENT, STRAIGHT, UPRIGHT, WAYS, NotRead, Slots
+from movlr_jax.tasks.words.said import BENT, STRAIGHT, UPRIGHT, WAYS, NotRead, Slots, Tree
 from movlr_jax.tasks.words.scene import floats
 from movlr_jax.tasks.words.verbs_objects import ObjectVerbs
 
@@ -62,20 +62,22 @@ class BodyVerbs(ObjectVerbs):
         distance = self._length(slots.one("distance"))
         if any(slot.data == "place" for slot in slots.left) and distance is not None:
             raise NotRead(verb, "names a place and a distance")
-        if kind == "SIDEWAYS" and not ways:
+        if path and kind == "SIDEWAYS" and not ways:
             raise slots.unread(path, "does not say to which side; say left or right")
         if kind == "CIRCLE":
             return self._circle(ways, speed, bool(given), distance)
         word, way = self._way(slots, ways, kind == "DIAGONALLY", path)
-        if not scene.goes(way):
+        if not scene.goes(floats(way)):
             said = word if ways or path else verb
-            raise NotRead(said, f"is not possible: no joint lets {scene.root!r} move along {axis_text(way)}")
+            raise NotRead(
+                said, f"is not possible: no joint lets {scene.root!r} move along {axis_text(floats(way))}"
+            )
         if self.goal is not None:  # a place
             distance, self.goal = self.goal, None
         return [c.Travel(scene.of, floats(way), speed, word, bool(given), distance)]
 
     def _way(
-        self, slots: Slots, ways: list[str], diagonal: bool, path: lark.Tree | None
+        self, slots: Slots, ways: list[str], diagonal: bool, path: Tree | None
     ) -> tuple[str, np.ndarray]:
         """Return the words for a direction and the direction [3]."""
         place, axis = self._places(slots, "TO"), slots.one("axis")

@@ -10,7 +10,7 @@ import numpy as np
 from movlr_jax.errors import UserError
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.parts import Part
-from movlr_jax.tasks.words.said import BENT, STRAIGHT, UPRIGHT, WAYS, NotRead, Said, Slots, span
+from movlr_jax.tasks.words.said import BENT, STRAIGHT, UPRIGHT, WAYS, NotRead, Said, Slots, Tree, span
 from movlr_jax.tasks.words.scene import HINGES, floats
 
 _WAVE = 0.25  # how far a part that waves swings to either side, as a share of its distance from the trunk
@@ -21,7 +21,7 @@ _HIGH, _LOWERED = ("up", "raised", "lifted", "overhead"), ("down", "lowered")
 class PartVerbs(Said):
     """Clauses of parts of the body, joints, and what handles objects."""
 
-    def _posture(self, tree: lark.Tree) -> list[c.Clause]:
+    def _posture(self, tree: Tree) -> list[c.Clause]:
         nouns = next(ch for ch in tree.children if ch.data == "nouns")
         state = next(ch for ch in tree.children if ch.data != "nouns")
         word = self._span(state)
@@ -39,7 +39,7 @@ class PartVerbs(Said):
         self.last = before or parts
         return self._in_state(parts, word, tree)
 
-    def _in_state(self, parts: Sequence[Part], word: str, tree: lark.Tree) -> list[c.Clause]:
+    def _in_state(self, parts: Sequence[Part], word: str, tree: Tree) -> list[c.Clause]:
         """Return that parts are in a state: raised, bent, upright, level, sideways."""
         if word in UPRIGHT:
             return self._upright(parts)
@@ -57,7 +57,7 @@ class PartVerbs(Said):
             return self._bent(parts, 1, None, 0.0)
         return self._points(parts, word, tree)
 
-    def _points(self, parts: Sequence[Part], word: str, tree: lark.Tree) -> list[c.Clause]:
+    def _points(self, parts: Sequence[Part], word: str, tree: Tree) -> list[c.Clause]:
         if word in ("sideways", "to side", "aside"):
             return [
                 self.scene.pointed(part, self.scene.aside(part), "sideways") for part in self._free(parts)

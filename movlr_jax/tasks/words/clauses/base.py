@@ -239,7 +239,13 @@ def upright_terms(of: Subject, turns: bool, keeps_height: bool = True) -> list[T
 
 def any_way_terms(of: Subject, ways: Sequence[Sequence[float]]) -> list[Term]:
     """Return terms for all directions in `ways`, for a description that names no direction."""
-    names = {(1, 0, 0): "x", (-1, 0, 0): "minus_x", (0, 1, 0): "y", (0, -1, 0): "minus_y", (0, 0, 1): "z"}
+    names: dict[tuple[int, ...], str] = {
+        (1, 0, 0): "x",
+        (-1, 0, 0): "minus_x",
+        (0, 1, 0): "y",
+        (0, -1, 0): "minus_y",
+        (0, 0, 1): "z",
+    }
     return [
         Term(
             f"along_{names.get(tuple(int(c) for c in way), 'minus_z')}",

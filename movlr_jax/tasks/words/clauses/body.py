@@ -408,11 +408,14 @@ class Lasts(Clause):
 
     s: float
     kind, counts = "steady", "end"
-    quantity = "state.time"
 
     @property
     def metric(self) -> str:
         return "lasted_s"
+
+    @property
+    def quantity(self) -> str:
+        return "state.time"
 
     @property
     def goal(self) -> Goal:
