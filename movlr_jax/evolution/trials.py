@@ -236,7 +236,7 @@ class Claim:
         between = f" ({100 * low:.0f}-{100 * high:.0f} %)" if interval else ""
         rate = [] if self.successes is None else [f"{self.successes} of {self.n} succeed{between}"]
         failed = [f"{self.failed} of {self.n} failed"] if self.failed else []
-        words = self.motion is not None and self.motion.whole and bool(self.metrics)
+        words = self.motion is not None and self.motion.tells and bool(self.metrics)
         measured = (
             [self.motion.asked(dict(self.metrics))] if words and self.motion else measures(self.metrics)
         )

@@ -341,7 +341,7 @@ def test_a_search_in_which_nothing_succeeds_names_no_probable_best(
     assert search(["model=lift.xml", "instruction=lift the cube by 10 cm", *quick, "run_dir=run"]) == 0
     said = capfd.readouterr().err
     assert {*re.findall(r"P = (\S+)", said)} == {"0.50"}
-    assert re.search(r"rank: g00k00 stays the champion: 0 of \d+ succeed, cube raised ", said)
+    assert re.search(r"rank: g00k00 stays the champion: 0 of \d+ succeed, cube up by 10.0 cm: ", said)
     assert "rank: all programs have almost the same score" in said
     assert re.search(
         r"^no better program than the first was found\ng00k00 from 8 fresh starts: 0 of 8 succeed ",

@@ -13,7 +13,17 @@ from movlr_jax.rewards.state import Layout
 from movlr_jax.rewards.term import Term
 from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
-from movlr_jax.tasks.words.clauses import Clause, Stay, Stepping, Subject, Travel, Turn, Waved, upright_terms
+from movlr_jax.tasks.words.clauses import (
+    Clause,
+    Goal,
+    Stay,
+    Stepping,
+    Subject,
+    Travel,
+    Turn,
+    Waved,
+    upright_terms,
+)
 from movlr_jax.tasks.words.parts import Part
 from movlr_jax.types import Step
 
@@ -58,6 +68,7 @@ class Sentence:
     lowest: float = FALLEN  # share of the start height below which a body that balances counts as fallen
     unread: tuple[str, ...] = ()
     problem: str = ""
+    decides: bool = True  # False: the task has measures of its own, which say more
 
     @property
     def clauses(self) -> list[Clause]:
@@ -80,6 +91,11 @@ class Sentence:
     def whole(self) -> bool:
         """Whether all of it was read, so that an episode can succeed."""
         return self.asks and not self.unread
+
+    @property
+    def tells(self) -> bool:
+        """Whether the result of an episode is what it says."""
+        return self.whole and self.decides
 
     @property
     def parts(self) -> list[Part]:
@@ -223,7 +239,8 @@ class Sentence:
         """Return what was asked and measured, a fall first."""
         fell = metrics.get("time_to_fall_s")
         said = [] if fell is None else [f"fell at {quantity(fell, 'time_to_fall_s')}"]
-        return "; ".join(said + [c.said(metrics[name]) for _, name, c in self.named() if name in metrics])
+        rows = ((c, metrics[name]) for _, name, c in self.named() if name in metrics and c.goal != Goal())
+        return "; ".join(said + [clause.said(value) for clause, value in rows])
 
     def verdict(self, metrics: Metrics) -> str:
         """Return what was asked, what was measured and whether it was achieved, a fall first."""
@@ -328,7 +345,7 @@ def _gated(term: Term, gate: str, prefix: str) -> Term:
 
 def verdict(sentence: Sentence | None, metrics: Metrics) -> str:
     """Return what an episode came to in one line: the verdict of its sentence, or else its measures."""
-    if sentence is None or not sentence.whole or not any(name in metrics for _, name, _ in sentence.named()):
+    if sentence is None or not sentence.tells or not any(name in metrics for _, name, _ in sentence.named()):
         return summary(metrics)
     return sentence.verdict(metrics)
 
