@@ -560,7 +560,7 @@ def first_reward(
         )
         for thing, goal in reached.items()
     }
-    if motion and motion.asks:
+    if motion and motion.moves:
         terms |= {term.name: (term.weight, term.expression) for term in motion.first_terms()}
     if not terms:
         terms["posture"] = (1.0, "-jnp.mean(jnp.square(state.qpos - state.initial.qpos))")

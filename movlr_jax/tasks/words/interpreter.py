@@ -14,6 +14,8 @@ from movlr_jax.tasks.words.scene import floats
 from movlr_jax.tasks.words.sentence import Sentence
 from movlr_jax.tasks.words.verbs_body import BodyVerbs
 
+_OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
+
 
 class Interpreter(BodyVerbs):
     """Makes clauses of one parse, each by the method that is named after the verb in the grammar."""
@@ -69,6 +71,7 @@ class Interpreter(BodyVerbs):
 
     def _phase(self, tree: Tree) -> list[list[c.Clause]]:
         """Return the clauses of a phase; as two phases where something is picked up and then put down."""
+        self.stops = ""
         groups: list[list[c.Clause]] = [[]]
         for clause in tree.children:
             picked = self.verb == "pick up" and groups[-1]
@@ -83,23 +86,29 @@ class Interpreter(BodyVerbs):
     def _consistent(self, phase: list[c.Clause]) -> list[c.Clause]:
         """Return the clauses of a phase, if they can hold together. Raises NotRead."""
         for kind in (c.Turn, c.Travel, c.Face):
-            found = list(dict.fromkeys(cl for cl in phase if isinstance(cl, kind)))
+            found = [cl for cl in phase if isinstance(cl, kind)]
             if len(found) > 1:
                 one, two = found[:2]
                 word = c.side(two.sign) if isinstance(two, c.Turn) else two.word
                 why = f"contradicts {one.text()!r} at the same time; say which is first, with 'then'"
                 raise NotRead(word, why)
         if any(isinstance(cl, c.Travel | c.Jump) and cl.touches == "place" for cl in phase):
+            if self.stops:
+                raise NotRead(
+                    self.stops, "contradicts a travel at the same time; say which is first, with 'then'"
+                )
             phase = [cl for cl in phase if not isinstance(cl, c.Stay)]
         ups = {(cl.part, cl.sign) for cl in phase if isinstance(cl, c.Raised)}
         if both := [part for part, sign in ups if (part, -sign) in ups]:
             raise NotRead(both[0].words, "cannot go up and down at once")
         if any(isinstance(cl, c.Stepping) for cl in phase):  # "lifting the knees high" is how it steps
-            lifted = any(isinstance(cl, c.Raised) for cl in phase)
+            lifted = [
+                cl for cl in phase if isinstance(cl, c.Raised) and cl.part.words.split()[-1] in _OF_LEGS
+            ]
             phase = [
                 replace(cl, high=0.1) if isinstance(cl, c.Stepping) and lifted else cl
                 for cl in phase
-                if not isinstance(cl, c.Raised)
+                if cl not in lifted
             ]
         if any(isinstance(cl, c.Squat) for cl in phase) and any(isinstance(cl, c.Stay) for cl in phase):
             phase = [

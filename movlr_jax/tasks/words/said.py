@@ -87,6 +87,7 @@ class Said:
     risen: float | None = 0.0  # m, by the clauses before; None: not known
     leads: bool = True
     goal: float | None = None  # m, to the place that a travel goes to
+    stops: str = ""  # verb of this phase that asks to stay in place
 
     def _span(self, tree: Tree) -> str:
         return span(tree, self.text)[0]
@@ -147,7 +148,7 @@ class Said:
         for noun in nouns.children:
             words = str(self._span(noun)).split()
             if words[-1] in ("it", "them"):
-                if not self.last:
+                if not self.last or len(words) > 1:
                     raise NotRead(words[-1], "means nothing that was named before", span(noun, self.text)[1])
                 found += self.last
                 continue

@@ -271,7 +271,10 @@ class BodyVerbs(ObjectVerbs):
         if {*states} & {*UPRIGHT}:
             self.balance = True
         held = not self.scene.rises and bool(self.last)  # "touch the ball and stay there"
-        return [] if held or (states and "still" not in states) else [c.Stay(self.scene.of)]
+        if held or (states and "still" not in states):
+            return []
+        self.stops = verb
+        return [c.Stay(self.scene.of)]
 
     def _rise(self, slots: Slots, verb: str) -> list[c.Clause]:
         amount = self._length(slots.one("distance"))

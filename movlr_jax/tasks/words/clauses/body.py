@@ -66,7 +66,9 @@ class Travel(Clause):
 
     @property
     def seconds(self) -> float:
-        return 1.5 if self.distance is None else self.distance / self.speed + 0.5
+        return (
+            1.5 if self.distance is None else 1.5 * self.distance / self.speed + 0.5
+        )  # it has to start and stop
 
     @property
     def pace(self) -> str:
@@ -96,7 +98,13 @@ class Travel(Clause):
             left = f"({self.distance + begun:.4g} - {along(self.of.moved, self.way)})"
             wanted = f"{self.speed:g} * jnp.clip({left} / 0.3, -1.0, 1.0)"
             terms = [
-                Term("remaining", "forward", 10.0, error(left)),
+                Term(
+                    "progress",
+                    "forward",
+                    5.0,
+                    f"jnp.clip({self.pace} / {goal}, -1.0, 1.0) * jnp.tanh({left} / 0.15)",
+                ),
+                Term("remaining", "place", 10.0, error(left)),
                 Term("approach", "forward", 5.0, error(f"{self.pace} - {wanted}")),
             ]
         elif self.exact:  # being too fast is a fault, too
