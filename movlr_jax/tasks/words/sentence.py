@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import jax
+import mujoco
 import numpy as np
 
 from movlr_jax._util.quantities import quantity, summary
@@ -51,6 +52,11 @@ class Moment(Readout):
     @property
     def time(self) -> np.ndarray:
         return np.asarray(self._step.time - self._begin._step.time)
+
+    def rot(self, body: str) -> np.ndarray:
+        matrix = np.zeros(9)
+        mujoco.mju_quat2Mat(matrix, np.asarray(self.quat(body), float))
+        return matrix.reshape(3, 3)
 
 
 @dataclass(frozen=True)
@@ -265,7 +271,7 @@ class Sentence:
             terms += [_gated(term, only, _NUMBERS[i]) for term in own]
             if i < len(self.phases) - 1:
                 done = progress or f"(state.time > {ends:.3g})"
-                gate = f"{gate} * {done}" if gate else f"1.0 * {done}"
+                gate = f"1.0 * {done}"  # which had to begin after the one before
                 if progress:
                     kind = self.phases[i + 1][0].kind
                     terms.append(Term(f"{_NUMBERS[i + 1]}part", kind, _BONUS, gate))
