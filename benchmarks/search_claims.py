@@ -43,7 +43,7 @@ from movlr_jax.records import Trial  # noqa: E402
 from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
 from movlr_jax.storage.archive import Archive  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
-from movlr_jax.tasks.motion_measures import achieved  # noqa: E402
+from movlr_jax.tasks.words.sentence import achieved  # noqa: E402
 
 OUT = RESULTS / "search_claims.json"
 TRUTH, MORE = 1_000_001, 1_000_002  # in place of a generation in the seeds of trials; no search has as many

@@ -13,6 +13,7 @@ COMMANDS = (
     "evaluate",
     "train",
     "check",
+    "read",
     "report",
     "gait",
     "compare",

@@ -194,6 +194,7 @@ class Claim:
     successes: int | None = None  # None: the task has no success
     failed: int = 0  # trials that failed to run
     metrics: Mapping[str, float] = field(default_factory=dict)  # means over the trials that ran
+    said: str = ""  # what the words of the task asked for and what was measured; empty: the metrics say it
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -213,7 +214,8 @@ class Claim:
         between = f" ({100 * low:.0f}-{100 * high:.0f} %)" if interval else ""
         rate = [] if self.successes is None else [f"{self.successes} of {self.n} succeed{between}"]
         failed = [f"{self.failed} of {self.n} failed"] if self.failed else []
-        return ", ".join([*rate, *measures(self.metrics), *failed]) or f"{self.n} ran"
+        measured = [self.said] if self.said else measures(self.metrics)
+        return ", ".join([*rate, *measured, *failed]) or f"{self.n} ran"
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def test_what_came_out_is_one_short_line():
     ) == ("1.7 cm, 6° off: success")
     assert (
         summary({"distance_m": 6.638, "success": 0.0, "time_to_fall_s": 3.72})
-        == "moved 6.64 m: fell at 3.72 s: no success"
+        == "fell at 3.72 s: moved 6.64 m: no success"
     )
     # what the author of a task measures comes before success, what all tasks measure after it
     hop = {

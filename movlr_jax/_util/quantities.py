@@ -112,7 +112,7 @@ def measures(metrics: Mapping[str, float]) -> list[str]:
     own = [name for name in leading(metrics) if name not in told]
     parts += [f"{human(name)} {quantity(metrics[name], name)}" for name in own[:_OWN]]
     if "time_to_fall_s" in metrics:
-        parts.append(f"fell at {quantity(metrics['time_to_fall_s'], 'time_to_fall_s')}")
+        parts.insert(0, f"fell at {quantity(metrics['time_to_fall_s'], 'time_to_fall_s')}")
     return parts
 
 

@@ -128,6 +128,8 @@ def with_quotes(override: str) -> str:
     """
     name, _, value = override.partition("=")
     setting = name.lstrip("+")
+    if setting == "instruction.partial":
+        return f"instruction_partial={value}"
     if setting == "run_dir" and _NUMBER.fullmatch(value):
         return f"{name}={quoted(value)}"
     if setting in _PATHS or (setting == "task" and value.endswith(".py")):

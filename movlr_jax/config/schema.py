@@ -90,6 +90,8 @@ class Config:
     instruction: str | None = (
         None  # a motion in words, in place of the task's own, or without a task on the model alone
     )
+    # instruction.partial=true: without a language model, go on with the words that were read, if some were not
+    instruction_partial: bool = False
     # the tuned settings in use; set when composing
     tuned_settings: Mapping[str, Any] = field(default_factory=dict)
     run_dir: str | None = None  # folder of the results; null: runs/<task>/<time>

@@ -11,9 +11,9 @@ from typing import Any
 
 import mujoco
 import numpy as np
+import yaml
 
 from movlr_jax._util.progress import Reporter
-from movlr_jax._util.quantities import summary
 from movlr_jax._util.settings import CONFIG_BYTES, plain, read_yaml
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import began, task_file
@@ -39,6 +39,7 @@ from movlr_jax.storage.layout import POLICY
 from movlr_jax.storage.writing import check_writable
 from movlr_jax.storage.writing import write_atomically as write
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.words.sentence import verdict
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,9 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
     outcome, claim = middle(setup.task, trials), claim_of(setup.task.motion, trials)
     if len(trials) > 1:
         for trial in trials:
-            reporter.say(f"  seed {trial.seed}: {trial.reason or summary(trial.metrics)}")
+            reporter.say(
+                f"  seed {trial.seed}: {trial.reason or verdict(setup.task.motion, dict(trial.metrics))}"
+            )
         reporter.say(f"{setup.origin} from {claim.n} starts: {claim.text(interval=True)}")
     result: dict[str, Any] = {
         "task": setup.task.name,
@@ -182,16 +185,17 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
 
 
 def _stem(setup: EvaluationSetup, seed: int) -> str:
-    """Return the file name of a result without its suffix; one of another reward or task of this name is kept."""
+    """Return the file name of a result without its suffix; one of other settings is kept."""
     stem = f"{Path(setup.origin).stem}_seed{seed}{setup.where.replace(' ', '_')}"
-    task, reward = setup.config.task.name, setup.config.reward
+    given = to_yaml(dataclasses.replace(setup.config, run_dir=None, films=False, preview=False))
     try:
         recorded = read_inside(setup.folder, f"{stem}.yaml", CONFIG_BYTES)
         before = None if recorded is None else read_yaml(recorded.decode())
-        same = before is None or (before["task"]["name"], before["reward"]) == (task, reward)
+        now = yaml.safe_load(given)
+        same = before is None or {**before, "run_dir": None, "films": False, "preview": False} == now
     except (UserError, KeyError, TypeError, ValueError):  # not from an evaluation
         same = False
-    return stem if same else f"{stem}_{hashlib.sha256(f'{task} {reward}'.encode()).hexdigest()[:8]}"
+    return stem if same else f"{stem}_{hashlib.sha256(given.encode()).hexdigest()[:8]}"
 
 
 def run_and_film(
@@ -210,7 +214,7 @@ def run_and_film(
             raise UserError(f"reward {setup.origin}: {outcome.reason}")
         if films_here(setup.config, reporter):
             name = f"{setup.origin} reward, seed {seed}{setup.where}"
-            caption = Caption(setup.task.description, name, summary(outcome.metrics))
+            caption = Caption(setup.task.description, name, verdict(setup.task.motion, dict(outcome.metrics)))
             with reporter.stage("film") as tick:
                 clip = clip_of(setup.task, outcome.states or b"", caption)
                 made = film(clip, style_of(setup.config.preview), tick)

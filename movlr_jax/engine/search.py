@@ -18,7 +18,7 @@ from movlr_jax.engine.description import about_success, about_tuned, describe, t
 from movlr_jax.engine.parts import build_context, chooses_samples, resize, sized, task_and_optimizer
 from movlr_jax.engine.resume import about_damaged, check_before_building, keep_settings, same_search
 from movlr_jax.engine.tasks import task_of
-from movlr_jax.errors import BudgetSpent, resuming
+from movlr_jax.errors import BudgetSpent, UserError, resuming
 from movlr_jax.evolution.confirm import confirm
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.criticise import in_a_line
@@ -41,6 +41,18 @@ from movlr_jax.tracking.base import Ended
 Outcome = Literal["finished", "unjudged", "budget spent", "interrupted"]
 
 
+def check_read(config: Config, task: Task) -> None:
+    """Refuse an instruction with words that nobody reads. Raises UserError.
+
+    A language model reads all of it; `instruction.partial=true` goes on with the words that were read.
+    """
+    asks_model = config.llm.name != "scripted" or config.proposer != "auto"
+    if config.instruction is None or config.instruction_partial or asks_model or config.resume:
+        return
+    if task.motion is not None and task.motion.problem:
+        raise UserError(task.motion.problem)
+
+
 def run_search(config: Config, task: Task | None = None) -> tuple[Path, Outcome]:
     """Run or continue a search.
 
@@ -58,6 +70,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, Outcome]
     check_before_building(config)
     # a worker builds the task from the settings, unless only Python code can
     built, task = None if task and task.named else task, task or task_of(config)
+    check_read(config, task)
     task = acting(config.optimizer, task)
     chooses, given = chooses_samples(config), config
     config = sized(config, task, config.candidates * TrialPlan.of(config).first, reporter.say)

@@ -21,6 +21,7 @@ from movlr_jax.storage.arrays import read_arrays
 from movlr_jax.storage.events import read, written
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.words.sentence import verdict
 
 
 def film_candidates(
@@ -168,7 +169,8 @@ def sheet_path(path: str) -> str:
 
 def caption(context: SearchContext, name: str, trial: Trial) -> Caption:
     """Return the caption of a film of the search."""
-    return Caption(context.task.description, name, summary(trial.metrics), context.note)
+    said = verdict(context.task.motion, dict(trial.metrics))
+    return Caption(context.task.description, name, said, context.note)
 
 
 def clip(context: SearchContext, candidate: Evaluation, label: str = "") -> Clip:

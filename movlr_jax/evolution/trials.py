@@ -16,8 +16,7 @@ from movlr_jax.evolution.population import Trials
 from movlr_jax.evolution.worth import Posterior, TrialScore, from_scores, halving, trial_values, undecided
 from movlr_jax.records import Claim, Trial
 from movlr_jax.tasks import Task
-from movlr_jax.tasks.base import Motion
-from movlr_jax.tasks.motion_measures import achieved
+from movlr_jax.tasks.words.sentence import Sentence, achieved
 
 _LOOK = 4  # trials of the first program before the search
 HAND_WRITTEN = "hand-written"  # name of the task's hand-written program among the programs of a search
@@ -136,15 +135,17 @@ def _success(task: Task, trial: Trial) -> bool | None:
     return None if value is None else bool(value)
 
 
-def claim_of(motion: Motion | None, trials: Sequence[Trial]) -> Claim:
+def claim_of(motion: Sentence | None, trials: Sequence[Trial]) -> Claim:
     """Return what `trials` came to. A success is that of the task, or all of `motion`, read from its words."""
     ran = [trial.metrics for trial in trials if not trial.failed]
     names = [name for name in (ran[0] if ran else {}) if all(name in metrics for metrics in ran)]
+    means = {name: statistics.fmean(metrics[name] for metrics in ran) for name in names}
     succeeded = [achieved(motion, dict(metrics)) for metrics in ran]
     has = any(success is not None for success in succeeded)
     return Claim(
         n=len(trials),
         successes=sum(map(bool, succeeded)) if has else None,
         failed=len(trials) - len(ran),
-        metrics={name: statistics.fmean(metrics[name] for metrics in ran) for name in names},
+        metrics=means,
+        said=motion.asked(dict(means)) if motion and motion.tells and means else "",
     )

@@ -19,9 +19,9 @@ from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, s
 from movlr_jax.models.actuators import muscles
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
+from movlr_jax.rewards.term import axis_text
 from movlr_jax.sandbox import facade, graph, limits
 from movlr_jax.tasks import Task
-from movlr_jax.tasks.base import axis_text
 
 # MoVLR's upper bounds on the weights of an edit; of the factor of a change, and of the number of new terms
 LIMITS = {"weight_cap": 50, "velocity_cap": 15, "factor": "three", "new_terms": "one or two"}

@@ -13,8 +13,8 @@ from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.world import EARTH
 from movlr_jax.models.actuators import has_muscles, servos
 from movlr_jax.models.derived import base_joints
+from movlr_jax.rewards.term import axis_text
 from movlr_jax.tasks import Task
-from movlr_jax.tasks.base import axis_text
 
 _TOUCH_N = 0.5  # smaller contact forces are not listed
 _FEW = 24  # bodies of a model of one's own, whose positions are all listed

@@ -26,8 +26,7 @@ from movlr_jax.records import (
 )
 from movlr_jax.storage.archive import Archive, Event
 from movlr_jax.storage.events import KINDS, numbers, read
-from movlr_jax.tasks.motion import Motion
-from movlr_jax.tasks.motion_measures import achieved
+from movlr_jax.tasks.words.sentence import Sentence, achieved
 
 FIRST = "g00k00"  # the first program of every run
 _DIGITS = 6  # of the number of a trial
@@ -74,7 +73,7 @@ class Run:
         default_factory=dict
     )  # generation (-1: the confirmation) -> program -> number -> trial
     confirmed: Confirmation | None = None
-    motion: Motion | None = None  # that the task's words ask for, if the task is at hand
+    motion: Sentence | None = None  # that the task's words ask for, if the task is at hand
     finished: Mapping[str, Any] | None = None
     stopped: str = ""  # why the search ended before its last generation
     full: FinalTraining | None = None  # the best program after its final training
@@ -169,7 +168,7 @@ class Run:
         return line
 
 
-def read_run(archive: Archive, used: bool = False, motion: Motion | None = None) -> Run:
+def read_run(archive: Archive, used: bool = False, motion: Sentence | None = None) -> Run:
     """Read all events and calls of an archive. Unreadable ones are skipped and listed in `unreadable`.
 
     used: whether another process is working in it. motion: that the words of its task ask for.

@@ -61,3 +61,11 @@ def entry(matrix: str, row: Sequence[float], column: Sequence[float]) -> str:
         (i, a), (j, b) = ends
         return f"{'' if a * b > 0 else '-'}{matrix}[{i}, {j}]"
     return f"jnp.dot({array_of(row)}, {matrix} @ {array_of(column)})"
+
+
+def axis_text(way: Sequence[float]) -> str:
+    """Return a direction [3] as text: "+x" for an axis, or its numbers."""
+    for i, name in enumerate("xyz"):
+        if abs(way[i]) > 1 - 1e-6:
+            return f"{'+' if way[i] > 0 else '-'}{name}"
+    return f"({', '.join(f'{c:.2g}' for c in way)})"

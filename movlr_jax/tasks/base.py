@@ -20,8 +20,8 @@ from movlr_jax.models.actuators import control_scale, muscles, servo_controls
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.rewards.state import Layout
 from movlr_jax.rewards.term import quoted
-from movlr_jax.tasks.aims import UP, Aim
 from movlr_jax.tasks.needs import Need
+from movlr_jax.tasks.words.sentence import Sentence
 from movlr_jax.types import Array, SimState, Trajectory
 
 LONGEST_S = 3600.0  # s, longest episode
@@ -61,68 +61,6 @@ class Camera:
     shows: str = ""  # what it shows, for vision models with several views; empty: the scene
 
 
-def axis_text(way: Sequence[float]) -> str:
-    """Return a direction [3] as text: "+x" for an axis, or its numbers."""
-    for i, name in enumerate("xyz"):
-        if abs(way[i]) > 1 - 1e-6:
-            return f"{'+' if way[i] > 0 else '-'}{name}"
-    return f"({', '.join(f'{c:.2g}' for c in way)})"
-
-
-FALLEN = 0.6  # share of the start height; an upright body that gets lower counts as fallen
-
-
-AHEAD = 0.01  # rad, a smaller turn is none
-
-
-@dataclass(frozen=True)
-class Motion:
-    """The motion of the body `subject` that a description asks for."""
-
-    subject: str
-    words: tuple[str, ...] = ()  # the words that were understood
-    way: tuple[float, float, float] | None = None  # unit vector of travel, world frame
-    speed: float = 0.0  # m/s, of travel
-    exact: bool = False  # whether the speed is given explicitly
-    jump: bool = False
-    turn: int = 0  # 1 left, -1 right
-    angle: float | None = None  # rad, by which it should have turned at the end; None: as far as it can
-    still: bool = False
-    rise: bool = False  # get up from the ground
-    depth: float = 0.0  # m, by which it should go down
-    returns: bool = False  # and come up again
-    upright: bool = True  # whether the body should stay on its feet
-    lowest: float = FALLEN  # share of the start height below which an upright body counts as fallen
-    lacks: str = ""  # requested motions that the body cannot do
-    aims: tuple[Aim, ...] = ()  # of parts of the body
-    up: tuple[float, ...] = UP  # unit vector [3] against gravity, world frame
-    level: bool = True  # whether the ground is level everywhere
-
-    @property
-    def moves(self) -> bool:
-        return bool(self.way or self.jump or self.turn or self.rise or self.depth or self.aims)
-
-    @property
-    def stays(self) -> bool:
-        """Whether it should not leave its place on the ground."""
-        return self.still and not (self.way or self.jump)
-
-    def text(self) -> str:
-        """Return the motion in words."""
-        parts = [f"move along {axis_text(self.way)} at about {self.speed:.2g} m/s"] if self.way else []
-        parts += ["leave the ground"] * self.jump
-        parts += ["get up"] * self.rise
-        if self.depth:
-            parts.append(f"go down by {100 * self.depth:.0f} cm{' and come up again' * self.returns}")
-        if self.turn and self.angle is not None and self.angle < AHEAD:
-            parts.append("keep its heading")
-        elif self.turn:
-            by = "" if self.angle is None else f" by {np.rad2deg(self.angle):.0f}°"
-            parts.append(f"turn {'left' if self.turn > 0 else 'right'}{by}")
-        parts += [aim.text() for aim in self.aims]
-        return ", ".join([*(parts or ["stand still"]), *["upright"] * self.upright])
-
-
 class Overrides(tuple[str, ...]):
     """Settings that name a task to a command.
 
@@ -158,7 +96,7 @@ class Task:
     # more cameras for vision models that see several views (`vlm.views`); films show `cameras` only
     more_cameras: Sequence[Camera] = ()
     # (steps [B, T], first [B]) -> [B, T] whether the episode is over, e.g. after a fall; None: it lasts episode_s.
-    # That of a walker also takes `lowest`, as in Motion
+    # That of a walker also takes `lowest`, as in Sentence
     over: Callable[..., np.ndarray] | None = None
     # (state [B], s until the next call) -> state with the perturbations of that interval, e.g. a push
     perturb: Callable[[SimState, float], SimState] | None = None
@@ -182,7 +120,7 @@ class Task:
     hold_s: float = 0.0  # s before the end of an episode in which a success must last; 0: none
     success: str = ""  # what counts as a success, as in "success: ..."; empty if nothing is measured
     tie: float = 0.0  # differences of the score up to it say nothing; the metrics judge answers "tie"
-    motion: Motion | None = None  # motion read from the description, if no place is to be reached
+    motion: Sentence | None = None  # what the description asks for, if no place is to be reached
     # settings that name this task, or the one that it was changed from, to a command
     overrides: Sequence[str] = ()
     notes: Sequence[str] = field(

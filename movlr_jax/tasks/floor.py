@@ -7,7 +7,7 @@ import numpy as np
 
 from movlr_jax.biomech.world import World, world_of
 from movlr_jax.models.spec import compile_spec
-from movlr_jax.tasks.base import axis_text
+from movlr_jax.rewards.term import axis_text
 from movlr_jax.tasks.walking.terrain import add_plane
 
 _NAME = "added/floor"

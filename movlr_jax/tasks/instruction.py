@@ -16,10 +16,8 @@ import numpy as np
 from movlr_jax.errors import UserError
 from movlr_jax.models import MODELS
 from movlr_jax.models.from_path import is_path
-from movlr_jax.tasks.base import FALLEN, TIE, Metrics, Motion, Task
+from movlr_jax.tasks.base import TIE, Metrics, Task
 from movlr_jax.tasks.hand import grasp
-from movlr_jax.tasks.motion import motion_of
-from movlr_jax.tasks.motion_measures import motion_metrics
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.simple import (
     controls_text,
@@ -29,9 +27,13 @@ from movlr_jax.tasks.simple import (
     simple_task,
     velocity_goals,
 )
+from movlr_jax.tasks.words.reading import read
+from movlr_jax.tasks.words.scene import Scene
+from movlr_jax.tasks.words.sentence import FALLEN, Sentence, achieved
 from movlr_jax.types import Step, Trajectory
 
 MOST = 500  # characters
+_UNSAYING = ("scene", "model", "robot", "main")  # names of files that many models have
 # what the motion of a walker or hand is measured by, whatever it should do; the rest belongs to the goals of a task
 _GENERAL = ("fell", "time_to_fall_s", "effort", "smoothness", "joint_limit_fraction", "diverged_fraction")
 _FARTHER = 1.8  # of a camera that was close to the object, since the hand may go anywhere
@@ -50,13 +52,33 @@ def described_task(model: str, instruction: str, episode_s: float | None = None)
         task = simple_task(name=folder_name(model), model=model, description=described(instruction))
     except ValueError as error:  # of MuJoCo's compiler
         raise UserError(f"{model} does not compile: {' '.join(str(error).split())}") from None
-    return dataclasses.replace(task, episode_s=episode_s or task.episode_s)
+    needed = task.motion.seconds if task.motion else 0.0
+    return dataclasses.replace(task, episode_s=episode_s or max(task.episode_s, round(needed, 1)))
 
 
 def folder_name(model: str) -> str:
-    """Return the name of a model, or of its file, in the characters of a folder's name."""
-    name = Path(model).stem if _is_file(model) else model
+    """Return the name of a model in the characters of a folder's name.
+
+    Of a file, it is its name; where that says nothing, as `scene.xml`, the model's name attribute or its folder's.
+    """
+    name = model
+    if _is_file(model):
+        path = Path(model).expanduser()
+        name = path.stem
+        if name.lower() in _UNSAYING:
+            named = re.search(r"<mujoco\b[^>]*\bmodel\s*=\s*[\"']([^\"']+)", _head(path))
+            said = named[1] if named and named[1].lower() not in _UNSAYING else ""
+            name = said or path.absolute().parent.name or name
     return re.sub(r"[^\w.-]+", "_", name).strip("._") or "model"
+
+
+def _head(path: Path) -> str:
+    """Return the beginning of a file, empty if it cannot be read."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(4096)
+    except OSError:
+        return ""
 
 
 def absolute_model(model: str) -> str:
@@ -79,7 +101,9 @@ def with_instruction(task: Task, instruction: str) -> Task:
     words = described(instruction)
     qpos = task.start(np.random.default_rng(0), 1)[0][0]
     body = task.adapter
-    motion = motion_of(words, task.model, qpos, body.root, body.forward, task.roles, tuple(task.layout.sites))
+    sites, touch = tuple(task.layout.sites), tuple(task.layout.touch)
+    around = Scene(task.model, qpos, body.root, body.forward, task.roles, sites, touch)
+    motion = read(words, around, partial=True)
     clock = {name: value for name, value in task.goals.items() if name == "stride_frequency"}
     goals = clock | velocity_goals(motion, task.roles)
     thing = task.roles.get("object", "")
@@ -88,7 +112,7 @@ def with_instruction(task: Task, instruction: str) -> Task:
     layout = dataclasses.replace(task.layout, goals={name: np.shape(value) for name, value in goals.items()})
     controls = controls_text(task.model, task.resting(qpos))
     first = first_reward(words, layout, {}, motion, task.adapter.root, controls)
-    over = task.over if motion.upright else None
+    over = task.over if motion.balance else None
     if over and motion.lowest != FALLEN:
         over = partial(over, lowest=motion.lowest)
     return dataclasses.replace(
@@ -111,7 +135,7 @@ def with_instruction(task: Task, instruction: str) -> Task:
         over=over,
         series=None,
         faults=None,
-        success="",
+        success=motion.success() if motion.whole else "",
         hold_s=0.0,
         motion=motion,
     )
@@ -135,25 +159,29 @@ def described(instruction: str) -> str:
     return words
 
 
-def _measure(base: Task, motion: Motion, handled: str, episode: Trajectory, task: Task) -> Metrics:
+def _measure(base: Task, motion: Sentence, handled: str, episode: Trajectory, task: Task) -> Metrics:
     """Return the general measures of one episode [T] of the task `base`, and those of `motion`.
 
     handled: the object that the words name, which is not to be dropped; or an empty string.
     """
-    read = Readout(task.layout, episode.steps)
-    kept = _GENERAL if motion.upright and motion.lowest == FALLEN else _GENERAL[2:]
+    steps = Readout(task.layout, episode.steps)
+    kept = _GENERAL if motion.balance and motion.lowest == FALLEN else _GENERAL[2:]
     metrics = {name: value for name, value in base.measure(episode, base).items() if name in kept}
     if task.over and motion.lowest != FALLEN:
         metrics |= _fall(task.over, episode)
     if handled:
-        metrics["dropped"] = float(grasp.dropped(read.pos(handled)[:, 2], -np.inf))
-    if motion.moves or motion.still:
-        metrics |= motion_metrics(motion, read, fell="time_to_fall_s" in metrics)
+        metrics["dropped"] = float(grasp.dropped(steps.pos(handled)[:, 2], -np.inf))
+    said = motion.measure(steps, fell="time_to_fall_s" in metrics) if motion.asks else {}
     if "time_to_fall_s" in metrics:  # the motion is measured over the whole episode
         share = metrics["time_to_fall_s"] / task.episode_s
-        metrics |= {name: metrics[name] * share for name in ("progress_m_s",) if name in metrics}
-        metrics["upright_fraction"] = share
-    return metrics
+        said |= {name: said[name] * share for name in ("progress_m_s",) if name in said}
+        said |= {"upright_fraction": share, "fell": 1.0}
+    done = achieved(motion, said)
+    return (
+        said
+        | ({} if done is None else {"success": done})
+        | {n: v for n, v in metrics.items() if n not in said or n == "fell"}
+    )
 
 
 def _fall(over: Callable[[Step, Step], np.ndarray], episode: Trajectory) -> Metrics:

@@ -36,18 +36,18 @@ from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.rewards.term import array_of, identifier, quoted
 from movlr_jax.sandbox.genome import Genome
-from movlr_jax.tasks.aims import UP
-from movlr_jax.tasks.base import TIE, Measures, Metrics, Motion, StartFn, Task
+from movlr_jax.tasks.base import TIE, Measures, Metrics, StartFn, Task
 from movlr_jax.tasks.floor import add_floor
-from movlr_jax.tasks.motion import length_of, motion_of, towards
-from movlr_jax.tasks.motion_measures import achieved, motion_metrics, motion_needs, motion_score
-from movlr_jax.tasks.motion_terms import FIRST, motion_terms
 from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import add_sky, add_stage
 from movlr_jax.tasks.trial import trial
 from movlr_jax.tasks.view import camera_for
 from movlr_jax.tasks.walking import biomechanics
+from movlr_jax.tasks.words.clauses import UP, Risen
+from movlr_jax.tasks.words.reading import read
+from movlr_jax.tasks.words.scene import Scene, length_of
+from movlr_jax.tasks.words.sentence import Sentence, achieved
 from movlr_jax.types import Array, Trajectory
 
 _UNITS = {int(mujoco.mjtJoint.mjJNT_HINGE): "rad", int(mujoco.mjtJoint.mjJNT_SLIDE): "m"}
@@ -138,13 +138,14 @@ def simple_task(
     motion = None
     if not things:
         ahead = known.forward if known else forward_of(bare, placed[1].qpos, roles)
-        motion = motion_of(
-            description, bare, placed[1].qpos, adapter.root, ahead, roles, [site.name for site in spec.sites]
-        )
-        motion = towards(motion, targets["velocity"].tolist()) if "velocity" in targets else motion
+        recorded = [site.name for site in spec.sites]
+        around = Scene(bare, placed[1].qpos, adapter.root, ahead, roles, recorded, tuple(adapter.touch))
+        motion = read(description, around, partial=True)
+        motion = motion.with_velocity(targets["velocity"].tolist()) if "velocity" in targets else motion
+        motion = replace(motion, decides=not (measure or success or score))
         targets = velocity_goals(motion, roles) | targets
-    aims = motion.aims if motion else ()
-    read_sites = {part.place for aim in aims for part in aim.parts if part.offset is None}
+    parts = motion.parts if motion else []
+    read_sites = {part.place for part in parts if part.offset is None}
     target_sites = things & {site.name for site in spec.sites} | read_sites
     sites = tuple(dict.fromkeys((*adapter.sites, *sorted(target_sites))))
     instrument(spec, root=adapter.root, touch=adapter.touch, sites=sites)
@@ -165,31 +166,37 @@ def simple_task(
     )
     first, human = (_program(text, folder) for text in (reward, human_reward))
     shown = [targets[goal] for goal in reached.values()]
-    if motion and motion.rise:  # room for a body that gets up
+    if motion and any(isinstance(clause, Risen) for clause in motion.clauses):  # room for a body that gets up
         shown.append(at.body(motion.subject).xpos + up * length_of(bare, at, motion.subject))
-    shown += [part.overhead(at, up) for aim in aims for part in aim.parts]
+    shown += [part.overhead(at, up) for part in parts]
     controls = controls_text(compiled, servo_controls(compiled, at.qpos) if rest is None else rest)
     written = first is None
     first = first or first_reward(description, layout, reached, motion, adapter.root, controls)
 
     def measured(episode: Trajectory, task: Task) -> Metrics:
-        read = Readout(task.layout, episode.steps, task.goals)
-        own = {"object_position_error_m": _worst_error(read, reached, targets)} if reached else {}
+        episode_read = Readout(task.layout, episode.steps, task.goals)
+        own = {"object_position_error_m": _worst_error(episode_read, reached, targets)} if reached else {}
         if measure:
             own |= {
                 key: _one_number(f"measure of the task {name} returns {key}", value)
-                for key, value in measure(read).items()
+                for key, value in measure(episode_read).items()
             }
         others = biomechanics.metrics(episode, task)
-        if motion and (motion.moves or motion.still):
-            others |= motion_metrics(motion, read)
-        achieved = {"success": own.pop("success")} if "success" in own else {}
+        said = motion.measure(episode_read) if motion and motion.asks else {}
+        done = {"success": own.pop("success")} if "success" in own else {}
         if success:
-            achieved = {"success": float(success(Measures(others | own | achieved)))}
-        elif reached and not achieved:
-            achieved = {"success": float(own["object_position_error_m"] <= tolerance_m)}
+            done = {"success": float(success(Measures(others | said | own | done)))}
+        elif reached and not done:
+            done = {"success": float(own["object_position_error_m"] <= tolerance_m)}
+        elif not done and not measure and (value := achieved(motion, said)) is not None:
+            done = {"success": value}
         # `quantities.leading`: those of the task come before its success
-        return own | achieved | {name: value for name, value in others.items() if name not in own}
+        own |= (
+            {name: value for name, value in said.items() if name not in own}
+            if not (success or measure)
+            else {}
+        )
+        return own | done | {name: value for name, value in (others | said).items() if name not in own}
 
     task = Task(
         name=name,
@@ -215,6 +222,8 @@ def simple_task(
         controls=controls if written else "",
         warnings=(*([floor] if floor else []), *_deep(compiled, at)),
     )
+    if not (success or measure or reached) and motion and motion.whole:
+        return replace(task, success=motion.success())
     if success or not (measure or reached):
         return task
     if measure and "success" in _tried(measure, task):
@@ -253,27 +262,28 @@ def reached_by(layout: Layout, goals: Mapping[str, Array]) -> dict[str, str]:
     return {t: g for t, g in things.items() if t in layout.bodies or t in layout.sites}
 
 
-def default_score(motion: Motion | None, metrics: Metrics) -> float:
+def default_score(motion: Sentence | None, metrics: Metrics) -> float:
     """Score success first; then 1 cm of error counts as much as 6 degrees or, of a success, an effort of 0.1.
 
-    Errors are all measures, also of a user, whose names end in _error_m or _error_rad; their signs do not count.
-    The effort of failures is ignored, since doing nothing has the lowest effort.
+    Errors are all measures, also of a user, whose names end in _error_m or _error_rad; their signs do not count. What
+    the description asks for counts by how near it is to what was asked. The effort of failures is ignored, since
+    doing nothing has the lowest effort.
     """
-    errors = [abs(value) / 0.01 for name, value in metrics.items() if name.endswith("_error_m")]
-    errors += [abs(np.rad2deg(value)) / 6 for name, value in metrics.items() if name.endswith("_error_rad")]
-    score = -sum(errors)
-    if motion and (motion.moves or motion.still):
-        score += motion_score(motion, metrics)
+    asked = {name for _, name, _ in motion.named()} if motion else set()
+    own = {name: value for name, value in metrics.items() if name not in asked}
+    errors = [abs(value) / 0.01 for name, value in own.items() if name.endswith("_error_m")]
+    errors += [abs(np.rad2deg(value)) / 6 for name, value in own.items() if name.endswith("_error_rad")]
+    score = -sum(errors) + (motion.score(metrics) if motion and motion.asks else 0.0)
     return score + (achieved(motion, metrics) or 0.0) * (100.0 - 10.0 * metrics.get("effort", 0.0))
 
 
-def default_diagnosis(tolerance_m: float, motion: Motion | None, metrics: Metrics) -> list[Need]:
+def default_diagnosis(tolerance_m: float, motion: Sentence | None, metrics: Metrics) -> list[Need]:
     """Return the problems of an episode that follow from the shared measures."""
     needs, error = [], metrics.get("object_position_error_m", 0.0)
     if error > tolerance_m:
         needs.append(Need(f"it ends {100 * error:.0f} cm from where it should be", "place"))
-    needs += motion_needs(motion, metrics) if motion else []
-    if not metrics.get("success", 1.0):
+    needs += motion.needs(metrics) if motion else []
+    if not metrics.get("success", 1.0) and not needs:
         # calm helps to hold a position, but also to go nowhere
         kind = "steady" if motion is None else "unknown"
         needs.append(Need("the task is not done, or its result is not held", kind))
@@ -282,12 +292,16 @@ def default_diagnosis(tolerance_m: float, motion: Motion | None, metrics: Metric
     return needs
 
 
-def velocity_goals(motion: Motion, roles: Mapping[str, str]) -> dict[str, np.ndarray]:
+def velocity_goals(motion: Sentence, roles: Mapping[str, str]) -> dict[str, np.ndarray]:
     """Return the goals that travel terms read; terms for walkers with z up also read a heading and a slope."""
-    if not motion.way:
+    travel = motion.travel
+    if travel is None:
         return {}
-    goals = {"velocity": np.array([motion.speed * c for c in motion.way], np.float32)}
-    walks = {"left_foot", "right_foot"} <= roles.keys() and (motion.way, motion.up) == ((1.0, 0.0, 0.0), UP)
+    goals = {"velocity": np.array([travel.speed * c for c in travel.way], np.float32)}
+    ahead = (
+        (travel.way, motion.of.up) == ((1.0, 0.0, 0.0), UP) and not travel.turns and len(motion.phases) == 1
+    )
+    walks = {"left_foot", "right_foot"} <= roles.keys() and ahead
     return goals | ({"heading": np.zeros((), np.float32), "slope": np.zeros((), np.float32)} if walks else {})
 
 
@@ -531,7 +545,7 @@ def first_reward(
     description: str,
     layout: Layout,
     reached: Mapping[str, str],
-    motion: Motion | None,
+    motion: Sentence | None,
     root: str,
     controls: str,
 ) -> str:
@@ -547,10 +561,7 @@ def first_reward(
         for thing, goal in reached.items()
     }
     if motion and motion.moves:
-        known = motion_terms(motion, root)
-        best = [next((term for term in known if term.kind == kind), None) for kind in FIRST]
-        best += [aim.terms()[0] for aim in motion.aims]
-        terms |= {term.name: (term.weight, term.expression) for term in best if term}
+        terms |= {term.name: (term.weight, term.expression) for term in motion.first_terms()}
     if not terms:
         terms["posture"] = (1.0, "-jnp.mean(jnp.square(state.qpos - state.initial.qpos))")
     if not reached:

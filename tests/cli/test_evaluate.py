@@ -121,6 +121,10 @@ def test_another_evaluation_does_not_overwrite_trajectory(
     assert re.fullmatch(r"kept/mine_seed0_[0-9a-f]{8}\.npz", other)
     assert Path(first).read_bytes() == data
     assert (kept("reward=b/mine.py"), kept("reward=a/mine.py")) == (other, first)
+    data = Path(first).read_bytes()
+    longer = kept("reward=a/mine.py", "episode_s=0.096")
+    assert longer not in (first, other), "another setting is another evaluation"
+    assert Path(first).read_bytes() == data
 
 
 def test_folder_that_cannot_be_written_is_told_before_work(

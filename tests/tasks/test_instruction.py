@@ -14,6 +14,7 @@ from moving import block, episode_of
 import movlr_jax as mj
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
+from movlr_jax.cli.read import main as read
 from movlr_jax.cli.report import main as report
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
@@ -30,6 +31,7 @@ from movlr_jax.report.downloads import commands
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.instruction import folder_name
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +179,30 @@ def test_the_library_has_terms_for_words_that_it_reads(walker: Task):
     assert {"progress", "height", "level"} <= set(library(walker))
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "name"),
+    [
+        ("go2/scene.xml", "<mujoco model='Go 2'/>", "Go_2"),
+        ("go2/scene.xml", '<mujoco model="scene"/>', "go2"),
+        ("go2/dog.xml", "<mujoco model='Go 2'/>", "dog"),
+    ],
+)
+def test_a_scene_has_the_name_of_its_model_or_folder(tmp_path: Path, file: str, text: str, name: str):
+    path = tmp_path / file
+    path.parent.mkdir()
+    path.write_text(text)
+    assert folder_name(str(path)) == name
+
+
+def test_a_reading_is_printed(capfd: pytest.CaptureFixture[str], tmp_path: Path):
+    file = tmp_path / "arm.xml"
+    file.write_text(block("xml", "## An arm that touches a ball"))
+    assert read(["flex the elbow to 90 degrees", f"model={file}"]) == 0
+    assert "elbow bent to 90°" in capfd.readouterr().out
+    assert read(["flex the elbow three times", f"model={file}"]) == 1
+    assert "'three times' says nothing that is understood of 'flex'" in capfd.readouterr().err
+
+
 def test_method_human_is_refused():
     with pytest.raises(UserError, match="method=human needs a hand-written reward"):
         compose(["+task=stand", "instruction=wave", "method=human"])
@@ -187,7 +213,11 @@ def test_words_that_name_nothing_to_measure_ask_for_a_judge_that_watches(
 ):
     settings = ["candidates=2", "generations=1", "films=false", "episode_s=0.1", "optimizer.mppi.samples=2"]
     words = "instruction='raise the hand to the forehead in a salute'"
-    assert search(["+task=bottle_pour", words, *settings, f"run_dir={tmp_path / 'run'}"]) == 0
+    given = ["+task=bottle_pour", words, *settings, f"run_dir={tmp_path / 'run'}"]
+    assert search(given) == 2, "a sentence is read whole or refused"
+    assert "understood would be" in capfd.readouterr().err
+    assert not (tmp_path / "run").exists()
+    assert search([*given, "instruction.partial=true"]) == 0
     said = capfd.readouterr().err
     assert "the words of the instruction name little that can be measured" in said
     assert "let a judge watch the films: method=movlr with vlm=gemini" in said
@@ -290,7 +320,11 @@ def test_a_run_goes_on_where_its_model_has_moved(folder: Path, capfd: pytest.Cap
 
 def test_a_sweep_over_models_and_instructions_needs_no_task(folder: Path, capfd: pytest.CaptureFixture[str]):
     Path("other.xml").write_text(Path("arm6.xml").read_text())
-    swept = ["model=arm6.xml,other.xml", "instruction='wave','bend the elbow, slowly'", "episode_s=0.16"]
+    swept = [
+        "model=arm6.xml,other.xml",
+        "instruction='raise the forearm','bend the elbow, then straighten it'",
+        "episode_s=0.16",
+    ]
     assert search(["-m", *swept, *QUICK, "run_dir=all"]) == 0
     made = set()
     for job in range(4):
@@ -298,7 +332,9 @@ def test_a_sweep_over_models_and_instructions_needs_no_task(folder: Path, capfd:
             about = archive.get("run") or {}
         made.add((about["task"], about["description"]))
     assert made == {
-        (task, words) for task in ("arm6", "other") for words in ("wave", "bend the elbow, slowly")
+        (task, words)
+        for task in ("arm6", "other")
+        for words in ("raise the forearm", "bend the elbow, then straighten it")
     }
     assert search([*swept, *QUICK]) == 0, "without -m"
     assert {path.name for path in Path("runs").iterdir()} == {"arm6", "other"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -84,10 +85,9 @@ NUMBERED = """<mujoco><worldbody><geom type="plane" size="9 9 1"/>
 def test_a_side_that_numbered_parts_do_not_name_is_an_error(tmp_path: Path):
     file = tmp_path / "numbered.xml"
     file.write_text(NUMBERED)
-    with pytest.raises(
-        mj.UserError, match=r"names the right foot.*it has: foot1 \(foot_1\), foot2 \(foot_2\)"
-    ):
-        mj.load_task(model=str(file), instruction="raise the right foot")
+    refused = mj.load_task(model=str(file), instruction="raise the right foot").motion
+    assert refused
+    assert re.search(r"names the right foot.*it has: foot1 \(foot_1\), foot2 \(foot_2\)", refused.problem)
     motion = mj.load_task(model=str(file), instruction="raise both feet").motion
     assert motion
-    assert [[part.place for part in aim.parts] for aim in motion.aims] == [["foot_1"], ["foot_2"]]
+    assert [part.place for part in motion.parts] == ["foot_1", "foot_2"]

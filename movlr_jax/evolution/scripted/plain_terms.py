@@ -13,9 +13,8 @@ from movlr_jax.language.scene import names_in
 from movlr_jax.models.derived import travels
 from movlr_jax.rewards.term import Term, identifier, quoted, tuple_of
 from movlr_jax.tasks import Task
-from movlr_jax.tasks.aims import distance_terms
-from movlr_jax.tasks.motion_terms import any_way_terms, motion_terms
 from movlr_jax.tasks.simple import place_text, reached_by
+from movlr_jax.tasks.words.clauses import Subject, any_way_terms, distance_terms
 
 _MOST_JOINTS = 12  # joints with terms, if the description names none
 _MOST_PLACES = 3  # with terms for the distance of each two
@@ -29,10 +28,12 @@ def plain_terms(task: Task) -> list[Term]:
         terms += _reach_terms(thing, goal, task)
     motion = task.motion
     moves = bool(motion and motion.moves)
-    if motion and (moves or motion.still):
-        terms += motion_terms(motion, task.adapter.root)
+    if motion and motion.asks:
+        terms += motion.terms()
     elif not reached and (ways := _ways(task)):
-        terms += any_way_terms(task.adapter.root, ways, task.layout.world)
+        world, root = task.layout.world, task.adapter.root
+        of = Subject(root, root, tuple(world.up.tolist()), level=world.level is not None)
+        terms += any_way_terms(of, ways)
     if not reached:
         terms += _between_terms(task)
     if task.adapter.planned_joints and not reached:
@@ -55,8 +56,8 @@ def named_places(task: Task) -> list[str]:
     """Return the bodies and sites whose names appear in the description, in its order, without parts that should do
     something else; at least two, or none."""
     names = names_in(task.description, (*task.layout.bodies, *task.layout.sites))
-    aims = task.motion.aims if task.motion else ()
-    left = [name for name in names if name not in {part.place for aim in aims for part in aim.parts}]
+    parts = task.motion.parts if task.motion else []
+    left = [name for name in names if name not in {part.place for part in parts}]
     return left[:_MOST_PLACES] if len(left) > 1 else []
 
 

@@ -9,17 +9,12 @@ import numpy as np
 
 from movlr_jax.evolution.scripted.gait_terms import gait_terms
 from movlr_jax.evolution.scripted.plain_terms import named_joints, named_places, plain_terms
-from movlr_jax.language.scene import names_in, words_in
 from movlr_jax.models.actuators import control_scale
 from movlr_jax.rewards.term import Term, along, quoted, tuple_of
 from movlr_jax.tasks import Task
-from movlr_jax.tasks.aims import clauses_of
-from movlr_jax.tasks.base import Motion
-from movlr_jax.tasks.motion import pose
 from movlr_jax.tasks.simple import as_share
 
 _OF_MOTION = ("velocity", "heading", "slope", "stride_frequency")  # goals that come with a motion
-_REFERRING = ("it", "them", "there", "again")  # a clause with these goes on with what was said
 FINGERS = ("thumb", "index", "middle", "ring", "little")
 
 
@@ -31,7 +26,8 @@ def library(task: Task) -> dict[str, Term]:
     terms += gait_terms(task)
     if not terms:
         terms += plain_terms(task)
-    terms += [term for aim in (task.motion.aims if task.motion else ()) for term in aim.terms()]
+    own = {term.name for term in terms}
+    terms += [term for term in (task.motion.terms() if task.motion else ()) if term.name not in own]
     terms += _reference_terms(task)
     if len(task.layout.activations) and (task.layout.activations >= 0).all():
         terms.append(Term("effort", "economy", 1.0, "-jnp.mean(jnp.square(state.muscles))"))
@@ -51,51 +47,30 @@ def reading(task: Task) -> str:
     motion, who = task.motion, "the scripted proposer"
     if motion is None:
         return ""
-    quoted = ", ".join(repr(word) for word in motion.words)
     unknown = f"{who} knows no term for {task.description!r}"
-    lacks = f"no joint lets {motion.subject!r} {motion.lacks}"
-    otherwise = (
-        "use llm=..., or in a task of your own write a reward program (reward= of simple_task) or set a goal "
-        "'<body>_pos' or 'velocity' (docs/write_a_task.md)"
-    )
-    if motion.moves or motion.still:
-        by = f"{quoted} in the description" if motion.words else "the goal 'velocity'"
-        left = _unread(task, motion)
+    if motion.asks:
+        left = [*motion.unread, *_unread_goals(task)]
         ignored = (
-            f"it has no term for {' and '.join(map(repr, left))}; give a program that has one (reward=...)"
+            f"; it has no term for {' and '.join(map(repr, left))}; give a program that has one (reward=...)"
+            if left
+            else ""
         )
-        said = [motion.text(), *([lacks] if motion.lacks else []), *([ignored] if left else [])]
-        return f"{who} reads {by} as: {'; '.join(said)}"
-    if motion.lacks:
-        return f"{unknown}: {lacks}; {otherwise}"
+        return f"{who} reads the description as: {motion.text()}{ignored}"
     places, joints = named_places(task), named_joints(task)
     tried = [f"distances between {' and '.join(places)}"] if places else []
     tried += [f"angles and speeds of the joints {', '.join(joints)}"] if joints else []
     if tried:
         return f"{who} tries what the description names: {'; '.join(tried)}"
-    return f"{unknown} and tries what the model can do, at random; {otherwise}"
+    return (
+        f"{unknown} and tries what the model can do, at random; use llm=..., or in a task of your own write a reward "
+        "program (reward= of simple_task) or set a goal '<body>_pos' or 'velocity' (docs/write_a_task.md)"
+    )
 
 
-def _unread(task: Task, motion: Motion) -> list[str]:
-    """Return the places, poses and goals of the task that no term of a program that begins with `motion` reads."""
-    names = names_in(task.description, _places(task))
-    left = [name for name in names if not any(_within(name, words) for words in motion.words)]
-    left += [words for words in [pose(task.description)] if words and words not in motion.words]
-    known = [*left, *motion.words, *named_joints(task)]
-    left += [c for c in clauses_of(task.description) if not any(_within(k, c) for k in (*known, *_REFERRING))]
+def _unread_goals(task: Task) -> list[str]:
+    """Return the goals of the task that no term of its first program reads."""
     own = [name for name in task.goals if name not in _OF_MOTION]
-    return left + [name for name in own if quoted(name) not in task.initial_reward]
-
-
-def _within(words: str, text: str) -> bool:
-    """Return whether a text contains all of these words."""
-    return {*words_in(words)} <= {*words_in(text)}
-
-
-def _places(task: Task) -> list[str]:
-    """Return the bodies and sites that are not the one that moves."""
-    own = (task.motion.subject if task.motion else "", task.adapter.root)
-    return [name for name in (*task.layout.bodies, *task.layout.sites) if name not in own]
+    return [name for name in own if quoted(name) not in task.initial_reward]
 
 
 def _reference_terms(task: Task) -> list[Term]:

@@ -17,11 +17,12 @@ import numpy as np
 
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.tasks.base import FALLEN, TIE, Metrics, Task, fill_reward
+from movlr_jax.tasks.base import TIE, Metrics, Task, fill_reward
 from movlr_jax.tasks.playground.models import Environment, load_environment
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.simple import simple_task
 from movlr_jax.tasks.walking import locomotion
+from movlr_jax.tasks.words.sentence import FALLEN
 from movlr_jax.types import Trajectory
 
 STARTS = ("auto", "reset", "home")

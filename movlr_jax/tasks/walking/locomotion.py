@@ -16,13 +16,14 @@ from movlr_jax.models import ModelAdapter
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.rewards.state import Layout, instrument, layout_of
-from movlr_jax.tasks.base import FALLEN, TIE, Metrics, Task, fill_reward
+from movlr_jax.tasks.base import TIE, Metrics, Task, fill_reward
 from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.tasks.walking.biomechanics import recording
 from movlr_jax.tasks.walking.terrain import Ground, flat
 from movlr_jax.tasks.walking.walker import FEET, Walker, only_ground_contacts, random_direction
+from movlr_jax.tasks.words.sentence import FALLEN
 from movlr_jax.types import Array, SimState, Step, Trajectory
 
 LEGS = ("left_leg", "right_leg")  # touch parts that also feel contacts between the legs

@@ -40,6 +40,11 @@ _ENDS = {
 _JOINTS = {  # a joint is where the body begins that it moves
     "knee": "shank", "elbow": "forearm", "shoulder": "upper_arm", "hip": "thigh", "ankle": "foot", "wrist": "hand",
 }  # fmt: skip
+# words for parts of bodies that no name of the model need have
+NAMED = (
+    *_ROLES, *_JOINTS, "forearm", "thigh", "shank", "head", "trunk", "torso", "pelvis", "foot",
+    "hand", "finger", "limb",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,11 @@ class Parts:
         self._model, self._roles = model, roles
         self._bodies = {model.body(b).name for b in range(1, model.nbody)}
         self._names = words_of_all([*(model.body(b).name for b in range(1, model.nbody)), *sites])
+
+    @property
+    def names(self) -> Mapping[str, Sequence[str]]:
+        """Name -> words of all bodies and sites."""
+        return self._names
 
     def begin(self, words: Sequence[str], side: str = "") -> tuple[list[Part], Sequence[str]]:
         """Return the parts that `words` begin with, and the words after them; no parts if they name none.

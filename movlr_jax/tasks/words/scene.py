@@ -1,0 +1,315 @@
+"""What words can name on a model: directions, places, parts, joints and objects, at the start of an episode."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import mujoco
+import numpy as np
+
+from movlr_jax.biomech.world import EARTH, world_of
+from movlr_jax.errors import UserError
+from movlr_jax.models.derived import travels
+from movlr_jax.models.from_path import above
+from movlr_jax.models.names import PLACES, SIDES, words_of
+from movlr_jax.tasks.words.clauses import Bent, Near, Pointed, Raised, Subject, Vector
+from movlr_jax.tasks.words.parts import NAMED, Part, Parts
+
+_LOW = 0.1  # m, a body that starts lower is not expected to stay upright, unless the words say so
+_LYING = 0.3  # height of the root, as a share of the body's length, below which a body lies
+# Froude number speed^2 / (g height) of walking, running, and moving close to the ground
+_FROUDE = {"walk": 0.25, "run": 1.0, "low": 0.1}
+_BESIDE = 0.2  # m from the surface of a thing: a body that is there has reached it
+_LONG = 0.03  # m, a shorter segment has no direction
+_MIDDLE = 0.01  # m, from the middle of the body: a part there is on no side
+_TOUCH = 0.03  # m between the surfaces of two bodies that touch
+_HANDS = ("hand", "palm", "gripper", "fingertip", "tip", "tool", "effector", "fist", "end")
+_DIGITS = ("thumb", "index", "middle", "ring", "little")
+_FINGERS = ("finger", "thumb", "index", "middle", "ring", "little", "jaw", "gripper", "tip", "pad")
+HINGES = {"arm": "elbow", "arms": "elbows", "leg": "knee", "legs": "knees"}  # of limbs that bend
+
+
+def floats(vector: Sequence[float] | np.ndarray) -> Vector:
+    return tuple(float(v) + 0.0 for v in np.round(vector, 6))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A model at the start of an episode.
+
+    qpos: [nq]; root: the body that actuators move; forward: [3], where it faces; roles: role -> body or site; sites:
+    those that an episode records;
+    touch: parts whose contact forces it records.
+    """
+
+    model: mujoco.MjModel
+    qpos: np.ndarray
+    root: str
+    forward: Sequence[float]
+    roles: Mapping[str, str]
+    sites: Sequence[str]
+    touch: Sequence[str] = ()
+
+    @cached_property
+    def data(self) -> mujoco.MjData:
+        data = mujoco.MjData(self.model)
+        data.qpos[:] = self.qpos
+        mujoco.mj_kinematics(self.model, data)
+        return data
+
+    @cached_property
+    def of(self) -> Subject:
+        world = world_of(self.model, self.model.body(self.root).id)
+        height = float(world.height(self.data.body(self.root).xpos))
+        ahead = floats(self.forward)
+        return Subject(self.root, self.root, tuple(world.up.tolist()), ahead, world.level is not None, height)
+
+    @cached_property
+    def around(self) -> np.ndarray:
+        """Directions ahead, left and up [3, 3], as rows."""
+        up = np.asarray(self.of.up)
+        return np.array([self.forward, np.cross(up, self.forward), up])
+
+    @cached_property
+    def parts(self) -> Parts:
+        return Parts(self.model, self.roles, self.sites)
+
+    @cached_property
+    def joints(self) -> dict[str, list[str]]:
+        """Name -> words of the hinges and slides."""
+        names = [self.model.joint(j) for j in range(self.model.njnt) if self.model.jnt_type[j] in (2, 3)]
+        return {joint.name: words_of(joint.name) for joint in names if joint.name}
+
+    @cached_property
+    def nouns(self) -> set[str]:
+        """All words of which names of parts, joints and objects are made."""
+        known = {word for words in self.parts.names.values() for word in words}
+        known |= {word for words in self.joints.values() for word in words} | {"it", "them", "joint"}
+        for word in NAMED:
+            try:
+                if self.parts.begin([word])[0]:
+                    known |= {word, "feet" if word == "foot" else f"{word}s"}
+            except UserError:
+                continue
+        known |= {"finger"} if known & {*_DIGITS} else set()
+        known |= {f"{word}s" for word in known if len(word) > 2 and not word.endswith("s")}
+        return known - {*SIDES, *PLACES}
+
+    def find(self, words: Sequence[str], side: str = "") -> list[Part]:
+        """Return the parts or objects that all the words name, on this side if they name none; or none."""
+        found, rest = self.parts.begin(words, side)
+        if found and not rest:
+            return list(found)
+        digits = [word for word in words if word in _DIGITS]
+        if digits and words[-1] == "finger":  # its tip, or the last body of its chain
+            chain = [name for name, known in self.parts.names.items() if digits[0] in known]
+            tips = [name for name in chain if "tip" in self.parts.names[name]] or chain[-1:]
+            return [part for part in self.parts.called(self.parts.names[tips[0]]) if part.place == tips[0]]
+        return []
+
+    def finger_joints(self, words: Sequence[str]) -> list[str]:
+        """Return the hinges of a finger that words name: "the index finger", "the thumb"."""
+        digits = [word for word in words if word in _DIGITS]
+        named = digits and (words[-1] == "finger" or words == ["thumb"])
+        return [name for name, known in self.joints.items() if digits[0] in known] if named else []
+
+    def joint(self, words: Sequence[str]) -> list[str]:
+        """Return the hinges and slides that the words name; "knees" names those that differ in side or number."""
+        said = [word for word in words if word != "joint"] or list(words)
+        known = {name: [w for w in of if w != "joint"] or list(of) for name, of in self.joints.items()}
+        exact = [name for name, of in self.joints.items() if list(words) == of or said == known[name]]
+        if exact or not said or not said[-1].endswith("s"):
+            return exact[:1]
+        singular = [*said[:-1], said[-1][:-1]]
+        more = {*SIDES, *PLACES}
+        return [
+            n for n, of in known.items() if [w for w in of if w not in more and not w.isdigit()] == singular
+        ]
+
+    @property
+    def stands(self) -> bool:
+        """Whether it can fall: it starts on its feet, and rises and sinks freely."""
+        return self.of.height > _LOW and self.rises and not self.lies
+
+    @property
+    def rises(self) -> bool:
+        return travels(self.model, self.root, self.of.up)
+
+    @property
+    def lies(self) -> bool:
+        return self.of.height < _LYING * self.length and self.rises
+
+    @cached_property
+    def length(self) -> float:
+        """Length in m of the body with all that it carries, between the frames of its parts."""
+        return length_of(self.model, self.data, self.root)
+
+    def goes(self, way: Sequence[float], turning: bool = False) -> bool:
+        return travels(self.model, self.root, way, turning=turning)
+
+    def speed(self, pace: str) -> float:
+        """Return the usual speed in m/s of a pace: walk, run or low."""
+        gravity = world_of(self.model, self.model.body(self.root).id).gravity or EARTH
+        return float(np.sqrt(_FROUDE[pace] * gravity * max(self.of.height, _LOW)))
+
+    def towards(self, part: Part) -> np.ndarray | None:
+        """Return the horizontal direction [3] from the body to a part, None if it is there."""
+        up = np.asarray(self.of.up)
+        away = part.now(self.data) - self.data.body(self.root).xpos
+        away = away - (away @ up) * up
+        distance = float(np.linalg.norm(away))
+        return away / distance if distance > _TOUCH else None
+
+    def away(self, part: Part) -> float:
+        """Return the horizontal distance in m from the body to where it is at a part."""
+        up = np.asarray(self.of.up)
+        apart = part.now(self.data) - self.data.body(self.root).xpos
+        distance = float(np.linalg.norm(apart - (apart @ up) * up))
+        return float(f"{max(distance - self.size(part) - _BESIDE, 0.5 * distance):.2g}")
+
+    def yaw(self, way: np.ndarray) -> float:
+        """Return the angle in rad, left positive, from ahead to a horizontal direction [3]."""
+        return float(np.arctan2(self.around[1] @ way, self.around[0] @ way))
+
+    def turned(self, way: np.ndarray, yaw: float) -> np.ndarray:
+        """Return a direction [3] turned about the vertical by `yaw` rad."""
+        ahead, left, up = self.around @ way
+        cos, sin = np.cos(yaw), np.sin(yaw)
+        return np.array([cos * ahead - sin * left, sin * ahead + cos * left, up]) @ self.around
+
+    # Objects.
+
+    def body_of(self, part: Part) -> int:
+        model = self.model
+        return int(model.site(part.place).bodyid[0]) if part.offset is None else model.body(part.place).id
+
+    def own(self, part: Part) -> bool:
+        """Whether a part belongs to the body that actuators move, or to what carries it."""
+        model, body, root = self.model, self.body_of(part), self.model.body(self.root).id
+        tree = int(model.body_treeid[root])
+        return (
+            (tree >= 0 and model.body_treeid[body] == tree)
+            or root in above(model, body)
+            or body in above(model, root)
+        )
+
+    def fixed(self, part: Part) -> bool:
+        """Whether a part cannot move."""
+        return bool(self.model.body_weldid[self.body_of(part)] == 0)
+
+    def size(self, part: Part, along: np.ndarray | None = None) -> float:
+        """Return half the extent in m of a part, the smallest or that along a direction [3]; 0 of a site."""
+        if part.offset is None:
+            return 0.0
+        model, sizes = self.model, []
+        for g in np.flatnonzero(model.geom_bodyid == self.body_of(part)):
+            half = np.abs(model.geom_aabb[g, 3:])
+            turn = self.data.geom_xmat[g].reshape(3, 3)
+            sizes.append(float(half.min()) if along is None else float(np.abs(along @ turn) @ half))
+        return max(sizes, default=0.0)
+
+    def touching(self, part: Part, other: Part) -> float:
+        """Return the distance in m between two parts at which they touch."""
+        return round(_TOUCH + self.size(part) + self.size(other), 3)
+
+    @cached_property
+    def hands(self) -> list[Part]:
+        """What it handles objects with, the right hand first: its hands, or the end of its longest chain."""
+        try:
+            if found := [p for p in self.parts.begin(["hands"])[0] if self.own(p)]:
+                return sorted(found, key=lambda part: "right" not in part.words.split())
+        except UserError:
+            pass
+        for word in _HANDS:
+            for name, words in self.parts.names.items():
+                if word in words and name != self.root:
+                    part = self.parts.called(words)
+                    part = [p for p in part if p.place == name and self.own(p)]
+                    if part:
+                        return part[:1]
+        root = self.model.body(self.root).id
+        last = max(
+            (b for b in range(1, self.model.nbody) if root in above(self.model, b)),
+            key=lambda b: len(above(self.model, b)),
+            default=self.model.body(self.root).id,
+        )
+        return self.parts.called(self.parts.names[self.model.body(last).name])[-1:]
+
+    def fingers(self) -> tuple[str, ...]:
+        """Return the touch parts that are fingers or jaws of a gripper."""
+        return tuple(p for p in self.touch if {w.removesuffix("s") for w in words_of(p)} & {*_FINGERS})
+
+    # Clauses of parts that need the geometry of the start.
+
+    def bent(self, part: Part, sign: int, by: float | None, to: float | None) -> Bent | None:
+        """Return the clause of a knee or elbow; None if the part is no joint between two segments."""
+        model, data = self.model, self.data
+        if part.offset is None or part.words.split()[-1] not in HINGES.values():
+            return None
+        body = model.body(part.place)
+        below = floats(body.ipos)
+        for ancestor in above(model, body.id)[1:]:
+            length = float(np.linalg.norm(data.xpos[ancestor] - data.xpos[body.id]))
+            if length < _LONG:  # several joints in one place
+                continue
+            size = length * float(np.linalg.norm(below))
+            if size >= _LONG**2:
+                name = model.body(ancestor).name
+                still = part.words.endswith("elbow")
+                return Bent(self.of, part, name, below, sign, by, to, still)
+            break
+        return None
+
+    def upright(self, part: Part) -> Pointed:
+        """Return the clause of a limb that is vertical, or of the axis of a body that is vertical at the start."""
+        return self.pointed(part, np.asarray(self.of.up), "upright")
+
+    def pointed(self, part: Part, way: np.ndarray, word: str) -> Pointed:
+        if part.offset is None or part.place != part.base:
+            return Pointed(self.of, part, floats(way), word)
+        long = any(part.offset) and self._hangs(part)
+        axis = np.asarray(part.offset) / np.linalg.norm(part.offset) if long else self.vertical(part)
+        return Pointed(self.of, part, floats(way), word, floats(axis))
+
+    def _hangs(self, part: Part) -> bool:
+        """Return whether a part is connected to another one by joints, and does not move freely."""
+        kinds = self.model.jnt_type[self.model.jnt_bodyid == self.model.body(part.base).id]
+        return not (kinds == mujoco.mjtJoint.mjJNT_FREE).any()
+
+    def vertical(self, part: Part) -> np.ndarray:
+        """Return the axis [3] in the frame of a body that is vertical at the start."""
+        return np.asarray(self.of.up) @ self.data.body(part.place).xmat.reshape(3, 3)
+
+    def aside(self, part: Part) -> np.ndarray:
+        """Return the direction [3] away from the trunk, in the world frame."""
+        trunk = self.roles.get("trunk", self.root)
+        left = (self.data.body(part.base).xpos - self.data.body(trunk).xpos) @ self.around[1]
+        right = "right" in part.words.split() if abs(left) < _MIDDLE else left < 0
+        return -self.around[1] if right else self.around[1]
+
+    def near(self, part: Part, other: Part, word: str = "at", must: bool = True) -> Near:
+        return Near(self.of, part, other, within=self.touching(part, other), word=word, must=must)
+
+    def on_top(self, part: Part, other: Part) -> Near:
+        """Return that an object rests on another one."""
+        up = np.asarray(self.of.up)
+        above = self.size(part, up) + self.size(other, up)
+        return Near(self.of, part, other, within=_TOUCH + 0.02, above=round(above, 3), word="on")
+
+    def raised(self, part: Part, sign: int = 1, amount: float | None = None, most: float = np.inf) -> Raised:
+        return Raised(self.of, part, sign, amount, most)
+
+
+def length_of(model: mujoco.MjModel, data: mujoco.MjData, body: str) -> float:
+    """Return the length in m of a body with all that it carries, between the frames of its parts."""
+    root = model.body(body).id
+    own = [b for b in range(model.nbody) if root in above(model, b)]
+    return float(np.linalg.norm(np.ptp(data.xpos[own], axis=0)))
+
+
+def plain(word: str) -> list[str]:
+    """Split a word as names of models are: joint1 -> joint, 1; red_ball -> red, ball."""
+    return words_of(word) if re.search(r"[_/:\d]", word) and not re.fullmatch(r"[\d.]+", word) else [word]

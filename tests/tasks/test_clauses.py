@@ -1,0 +1,338 @@
+"""What each clause measures, on motions made by hand: the true quantity, its sign, and whether it is a success."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pytest
+from bodies import BODIES
+
+import movlr_jax as mj
+from movlr_jax.tasks import Task
+from movlr_jax.tasks.readout import Readout
+from movlr_jax.types import Step
+
+DT = 0.02  # s
+
+
+def made(body: str, words: str) -> Task:
+    spec = mujoco.MjSpec.from_string(BODIES[body])
+    return mj.simple_task(name="t", model=spec, description=words, start_noise=0.0)
+
+
+def motion(task: Task, postures: np.ndarray) -> dict[str, float]:
+    """Measure a motion through postures [T, nq], with the velocities that it has. It has no contacts forces."""
+    model, data = task.model, mujoco.MjData(task.model)
+    speeds = np.zeros((len(postures), model.nv))
+    for i in range(1, len(postures)):
+        mujoco.mj_differentiatePos(model, speeds[i], DT, postures[i - 1], postures[i])
+    sensors = []
+    for qpos, qvel in zip(postures, speeds, strict=True):
+        data.qpos[:], data.qvel[:] = qpos, qvel
+        mujoco.mj_forward(model, data)
+        sensors.append(data.sensordata.copy())
+    t, none = len(postures), np.zeros((len(postures), 0))
+    steps = Step(np.arange(t) * DT, postures, speeds, none, np.array(sensors), none)
+    assert task.motion
+    measured = task.motion.measure(Readout(task.layout, steps))
+    return measured | {"success": float(task.motion.achieved(measured))}
+
+
+def start(task: Task) -> np.ndarray:
+    return task.start(np.random.default_rng(0), 1)[0][0]
+
+
+def root(task: Task, *, x: object = 0.0, y: object = 0.0, z: object = 0.0, yaw: object = 0.0) -> np.ndarray:
+    """Return postures [101, nq] whose free root moves from the start by x, y, z m and turns by yaw rad."""
+    qpos = np.repeat(start(task)[None], 101, axis=0)
+    for i, moved in enumerate((x, y, z)):
+        qpos[:, i] += np.broadcast_to(np.asarray(moved, float), 101)
+    half = np.broadcast_to(np.asarray(yaw, float), 101) / 2
+    qpos[:, 3:7] = 0.0
+    qpos[:, 3], qpos[:, 6] = np.cos(half), np.sin(half)
+    return qpos
+
+
+def joints(task: Task, **angles: float) -> np.ndarray:
+    """Return postures [101, nq] in which joints go from the start to these values, and stay for half of the time."""
+    qpos = np.repeat(start(task)[None], 101, axis=0)
+    for joint, value in angles.items():
+        at = int(task.model.joint(joint).qposadr[0])
+        qpos[:, at] += np.minimum(RAMP * 2, 1.0) * (value - qpos[0, at])
+    return qpos
+
+
+def slid(task: Task, body: str, *way: float) -> np.ndarray:
+    """Return postures [101, nq] in which a loose object moves by `way` [3] m."""
+    qpos = np.repeat(start(task)[None], 101, axis=0)
+    at = int(task.model.joint(int(task.model.body(body).jntadr[0])).qposadr[0])
+    qpos[:, at : at + 3] += np.minimum(RAMP * 2, 1.0)[:, None] * np.array(way)
+    return qpos
+
+
+RAMP = np.linspace(0.0, 1.0, 101)
+QUARTER = np.pi / 2
+
+
+@pytest.mark.parametrize(
+    ("words", "moved", "metric", "value", "success"),
+    [
+        ("turn right by 90 degrees", {"yaw": -QUARTER * RAMP}, "turned_rad", QUARTER, 1),
+        ("turn right by 90 degrees", {"yaw": QUARTER * RAMP}, "turned_rad", -QUARTER, 0),
+        ("turn right by 90 degrees", {"yaw": -2.6 * RAMP}, "turned_rad", 2.6, 0),
+        ("spin left twice", {"yaw": 4 * np.pi * RAMP}, "turned_rad", 4 * np.pi, 1),
+        ("turn left", {"yaw": 1.5 * RAMP}, "turned_rad", 1.5, 1),
+        ("face left", {"yaw": QUARTER * np.minimum(2 * RAMP, 1)}, "heading_error_rad", 0.0, 1),
+        ("face left", {"yaw": -QUARTER * np.minimum(2 * RAMP, 1)}, "heading_error_rad", np.pi, 0),
+        ("walk forward 2 m", {"x": 2.0 * RAMP}, "distance_m", 2.0, 1),
+        ("walk forward 2 m", {"x": 3.0 * RAMP}, "distance_m", 3.0, 0),
+        ("walk backward 1 m", {"x": -1.0 * RAMP}, "distance_m", 1.0, 1),
+        ("walk right 1 m", {"y": -1.0 * RAMP}, "distance_m", 1.0, 1),
+        ("walk right 1 m", {"y": 1.0 * RAMP}, "distance_m", -1.0, 0),
+        ("walk at 1 m/s", {"x": 2.0 * RAMP}, "progress_m_s", 1.0, 1),
+        ("walk at 1 m/s", {"x": 4.0 * RAMP}, "progress_m_s", 2.0, 0),
+        ("walk diagonally forward left", {"x": 2 * RAMP, "y": 2 * RAMP}, "progress_m_s", np.sqrt(2), 1),
+        ("walk diagonally forward left", {"x": 2 * RAMP, "y": -2 * RAMP}, "progress_m_s", 0.0, 0),
+        ("stand still", {"x": 0.1 * RAMP}, "drift_error_m", 0.1, 1),
+        ("stand still", {"x": np.sin(np.pi * RAMP)}, "drift_error_m", 1.0, 0),
+        ("jump", {"z": 0.3 * np.sin(np.pi * RAMP)}, "rise_m", 0.3, 1),
+        ("jump", {"z": 0.05 * np.sin(np.pi * RAMP)}, "rise_m", 0.05, 0),
+        ("jump by 20 cm", {"z": 0.5 * np.sin(np.pi * RAMP)}, "rise_m", 0.5, 0),
+        ("jump three times", {"z": 0.2 * np.sin(3 * np.pi * RAMP) ** 2}, "jumps", 3.0, 1),
+        ("jump three times", {"z": 0.2 * np.sin(2 * np.pi * RAMP) ** 2}, "jumps", 2.0, 0),
+        ("walk forward without turning", {"x": 2 * RAMP, "yaw": 0.1 * RAMP}, "never_turned_rad", 0.1, 1),
+        ("walk forward without turning", {"x": 2 * RAMP, "yaw": -RAMP}, "never_turned_rad", 1.0, 0),
+        ("stand still for 1 s", {}, "lasted_s", 2.0, 1),
+        ("stand still for 3 s", {}, "lasted_s", 2.0, 0),
+    ],
+)
+def test_body_measure_of_made_motion(
+    words: str, moved: dict[str, object], metric: str, value: float, success: int
+):
+    task = made("crawler", words)
+    found = motion(task, root(task, **moved))  # pyright: ignore
+    assert found[metric] == pytest.approx(value, abs=0.03)
+    assert found["success"] == success
+
+
+def test_walk_in_a_circle_is_a_whole_turn_while_going_forward():
+    task, angle = made("crawler", "walk in a circle"), 2 * np.pi * RAMP
+    radius = 2.2 / (2 * np.pi)
+    circle = root(task, x=radius * np.sin(angle), y=radius * (1 - np.cos(angle)), yaw=angle)
+    found = motion(task, circle)
+    assert found["turned_rad"] == pytest.approx(2 * np.pi, abs=1e-3)
+    assert found["progress_m_s"] == pytest.approx(1.1, abs=0.03)
+    assert found["success"] == 1
+    sideways = root(task, x=radius * np.sin(angle), y=radius * (1 - np.cos(angle)))
+    assert motion(task, sideways)["success"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "metric", "height", "success"),
+    [
+        ("climb by 1 m", "raised_m", 1.0, 1),
+        ("climb by 1 m", "raised_m", 0.5, 0),
+        ("descend by 20 cm", "lowered_m", -0.2, 1),
+        ("hover at 1 m", "height_m", 0.5, 1),
+        ("hover at 1 m", "height_m", 1.0, 0),
+    ],
+)
+def test_flight_measure_of_made_motion(words: str, metric: str, height: float, success: int):
+    """The drone begins 0.5 m above the ground."""
+    task = made("drone", words)
+    found = motion(task, root(task, z=height * np.minimum(2 * RAMP, 1)))
+    expected = {"raised_m": height, "lowered_m": -height, "height_m": 0.5 + height}[metric]
+    assert (found[metric], found["success"]) == (pytest.approx(expected, abs=1e-5), success)
+
+
+@pytest.mark.parametrize(
+    ("body", "words", "angles", "metric", "value", "success"),
+    [
+        (
+            "panda",
+            "rotate joint1 by 30 degrees",
+            {"joint1": np.deg2rad(30)},
+            "joint1_turned_rad",
+            np.deg2rad(30),
+            1,
+        ),
+        (
+            "panda",
+            "rotate joint1 by 30 degrees",
+            {"joint1": -np.deg2rad(30)},
+            "joint1_turned_rad",
+            -np.deg2rad(30),
+            0,
+        ),
+        (
+            "panda",
+            "rotate joint1 by -30 degrees",
+            {"joint1": -np.deg2rad(30)},
+            "joint1_turned_rad",
+            np.deg2rad(30),
+            1,
+        ),
+        ("panda", "move finger_joint1 by 2 cm", {"finger_joint1": 0.02}, "finger_joint1_moved_m", 0.02, 1),
+        ("arm", "flex the elbow to 90 degrees", {"elbow": -QUARTER}, "elbow_angle_rad", QUARTER, 1),
+        ("arm", "flex the elbow to 90 degrees", {"elbow": -2.0}, "elbow_angle_rad", 2.0, 0),
+        (
+            "arm",
+            "bend the elbow by 30 degrees",
+            {"elbow": -np.deg2rad(30)},
+            "elbow_bent_rad",
+            np.deg2rad(30),
+            1,
+        ),
+        ("arm", "bend the elbow by 30 degrees", {"elbow": -1.5}, "elbow_bent_rad", 1.5, 0),
+        (
+            "person",
+            "bend the right knee",
+            {"right_knee": 0.8, "right_hip": -0.3},
+            "right_knee_bent_rad",
+            0.8,
+            1,
+        ),
+        (
+            "person",
+            "raise the left arm sideways",
+            {"left_shoulder_x": QUARTER},
+            "left_arm_direction_error_rad",
+            0.0,
+            1,
+        ),
+        (
+            "person",
+            "raise the left arm sideways",
+            {"left_shoulder_x": 0.5},
+            "left_arm_direction_error_rad",
+            1.07,
+            0,
+        ),
+        ("person", "raise the right arm", {"right_shoulder_y": -3.0}, "right_arm_raised_m", 1.0746, 1),
+        ("person", "lower the right arm", {"right_shoulder_y": -3.0}, "right_arm_lowered_m", -1.0746, 0),
+        (
+            "person",
+            "stand on the left leg",
+            {"right_hip": -0.9, "right_knee": 1.2},
+            "right_foot_raised_m",
+            0.15,
+            1,
+        ),
+        ("cart", "keep the pole upright", {"hinge": 0.4}, "pole_tilt_error_rad", 0.4, 0),
+    ],
+)
+def test_part_measure_of_made_motion(
+    body: str, words: str, angles: dict[str, float], metric: str, value: float, success: int
+):
+    task = made(body, words)
+    found = motion(task, joints(task, **angles))
+    assert found[metric] == pytest.approx(value, abs=0.03)
+    assert found["success"] == success
+
+
+def test_touching_is_a_distance_between_surfaces():
+    task = made("person", "touch the red ball with the right foot")
+    assert task.motion
+    (near, *_) = task.motion.clauses
+    # by hand: a ball of 0.1 m and a foot 0.03 m high, at most 0.03 m apart
+    assert near.goal.high == pytest.approx(0.1 + 0.03 + 0.03)
+    begin = start(task)
+    data = mujoco.MjData(task.model)
+    data.qpos[:] = begin
+    mujoco.mj_forward(task.model, data)
+    foot = data.body("right_foot").xipos - data.body("red_ball").xpos
+    reached = motion(task, slid(task, "red_ball", *(foot + (0.15, 0, 0))))
+    assert reached["right_foot_to_red_ball_error_m"] == pytest.approx(0.15, abs=1e-3)
+    assert reached["success"] == 1
+    assert motion(task, np.repeat(begin[None], 101, axis=0))["success"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "thing", "way", "metric", "value", "success"),
+    [
+        ("lift the cube by 10 cm", "cube", (0, 0, 0.1), "cube_raised_m", 0.1, 1),
+        ("lift the cube by 10 cm", "cube", (0, 0, 0.3), "cube_raised_m", 0.3, 0),
+        ("lift the cube by 10 cm", "cube", (0, 0, 0), "cube_raised_m", 0.0, 0),
+        ("push the cube to the left", "cube", (0, 0.2, 0), "cube_moved_m", 0.2, 1),
+        ("push the cube to the left", "cube", (0, -0.2, 0), "cube_moved_m", -0.2, 0),
+        ("push the cube forward by 10 cm", "cube", (0.1, 0, 0), "cube_moved_m", 0.1, 1),
+        ("put the red ball on the cube", "red_ball", (0, 0.3, 0.04), "red_ball_on_cube_error_m", 0.0, 1),
+        ("put the cube on the red ball", "red_ball", (0, 0.3, 0.04), "cube_on_red_ball_error_m", 0.1, 0),
+    ],
+)
+def test_object_measure_of_made_motion(
+    words: str, thing: str, way: tuple[float, ...], metric: str, value: float, success: int
+):
+    """By hand: the cube is 0.02 m to each side; the ball of 0.03 m is 0.3 m to its right and 0.01 m higher."""
+    task = made("panda", words)
+    found = motion(task, slid(task, thing, *way))
+    assert found[metric] == pytest.approx(value, abs=0.011)
+    assert found["success"] == success
+
+
+def test_kicked_ball_with_a_body_on_the_ground_is_no_success():
+    task = made("person", "kick the red ball with the right foot")
+    kicked = slid(task, "red_ball", 0.5, 0.0, 0.0)
+    assert motion(task, kicked)["success"] == 1
+    kicked[50:, 2:7] = 0.1, np.sqrt(0.5), 0.0, np.sqrt(0.5), 0.0  # it lies there
+    fallen = motion(task, kicked)
+    assert (fallen["success"], fallen["fell"], fallen["time_to_fall_s"]) == (0, 1, pytest.approx(50 * DT))
+    assert task.motion
+    assert task.motion.verdict(fallen).startswith("fell at 1 s; ")
+    assert task.motion.verdict(fallen).endswith("; not achieved")
+
+
+def test_steps_in_place_are_counted():
+    """By hand: each foot is lifted twice in 2 s: four swings of the difference of their heights, but for the ends."""
+    task = made("person", "march in place")
+    qpos = np.repeat(start(task)[None], 101, axis=0)
+    for joint, share, phase in (
+        ("left_hip", -1.0, 0), ("left_knee", 1.5, 0), ("right_hip", -1.0, np.pi), ("right_knee", 1.5, np.pi),
+    ):  # fmt: skip
+        at = int(task.model.joint(joint).qposadr[0])
+        qpos[:, at] = share * np.maximum(np.sin(4 * np.pi * RAMP + phase), 0.0)
+    found = motion(task, qpos)
+    assert found["steps_hz"] == pytest.approx(2.0, abs=0.51)
+    assert found["success"] == 1
+    assert motion(task, np.repeat(start(task)[None], 101, axis=0))["success"] == 0
+
+
+def test_lying_down_is_low_and_no_fall():
+    task = made("person", "lie down")
+    lying = root(task, z=-0.85 * np.minimum(2 * RAMP, 1))
+    found = motion(task, lying)
+    assert (found["height_m"], found["success"]) == (pytest.approx(0.11, abs=0.01), 1)
+    assert "fell" not in found
+    assert motion(task, root(task))["success"] == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "success"),
+    [((1, 0), (0, 1), 1), ((0, 1), (1, 0), 0), ((1, 0), (0, 0), 0), ((0, 0), (0, 1), 0)],
+)
+def test_second_phase_counts_after_the_first(first: tuple[int, int], second: tuple[int, int], success: int):
+    """A quarter turn to the left, then 1 m forward, which is +y; each pair says (turns, walks) in its half."""
+    task = made("crawler", "turn left by 90 degrees, then walk forward 1 m")
+    halves = np.minimum(2 * RAMP, 1), np.maximum(2 * RAMP - 1, 0)
+    yaw = sum(turns * half for (turns, _), half in zip((first, second), halves, strict=True))
+    y = sum(walks * half for (_, walks), half in zip((first, second), halves, strict=True))
+    found = motion(task, root(task, yaw=QUARTER * yaw, y=y))
+    assert found["success"] == success
+    assert found["parts_done"] == float(first[0] or (second[0] and not second[1]))
+
+
+def test_there_and_back_ends_where_it_began():
+    task = made("crawler", "walk forward 1 m, then walk backward 1 m")
+    assert motion(task, root(task, x=1 - np.abs(2 * RAMP - 1)))["success"] == 1
+    assert motion(task, root(task, x=-(1 - np.abs(2 * RAMP - 1))))["success"] == 0
+    assert motion(task, root(task, x=np.minimum(2 * RAMP, 1)))["success"] == 0
+
+
+def test_effort_orders_successes_alone():
+    task = made("panda", "lift the cube by 10 cm")
+    nothing = motion(task, slid(task, "cube", 0, 0, 0))
+    half, done = (motion(task, slid(task, "cube", 0, 0, z)) for z in (0.05, 0.1))
+    assert task.score(nothing | {"effort": 0.0}) == task.score(nothing | {"effort": 1.0})
+    assert task.score(half | {"effort": 1.0}) > task.score(nothing | {"effort": 0.0}) + task.tie
+    assert task.score(done | {"effort": 0.1}) > task.score(done | {"effort": 0.5})
+    assert task.score(done | {"effort": 0.5}) > task.score(half)
