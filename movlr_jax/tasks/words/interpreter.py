@@ -31,7 +31,12 @@ class Interpreter(BodyVerbs):
             phases = [self._with_amounts(phase) for phase in phases]
         balance = self.scene.stands if self.balance is None else self.balance and self.scene.rises
         every = [clause for phase in phases for clause in phase]
-        goes = any(cl.touches in ("place", "heading") or isinstance(cl, c.Jump) for cl in every)
+        goes = any(
+            cl.touches in ("place", "heading")
+            or isinstance(cl, c.Jump | c.Shifted)
+            or (isinstance(cl, c.Near) and not all(map(self.scene.own, cl.parts)))  # it may go to the object
+            for cl in every
+        )
         if (
             balance
             and every
