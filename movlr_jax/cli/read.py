@@ -15,8 +15,8 @@ from rich.table import Table
 
 from movlr_jax.cli import common
 from movlr_jax.config.compose import compose
-from movlr_jax.config.override import overrides_of
-from movlr_jax.engine.session import task_of
+from movlr_jax.config.overrides import overrides_of
+from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.tasks.words.sentence import Sentence
 
