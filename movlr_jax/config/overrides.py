@@ -142,8 +142,10 @@ def with_quotes(override: str) -> str:
 
 def _path_quoted(value: str) -> str:
     """Return the value of a path, or of a sweep over paths, as Hydra reads it. It may refer to other settings."""
-    if _is_read(value) or (set(value) & set("'\"([{") and "," in value):
+    if _is_read(value) or (value[:1] in tuple("'\"([{") and "," in value):
         return value
+    if set(value) & set("'\"([{") and "," in value:  # one path with a comma
+        return quoted(_from_home(value)).replace(r"\${", "${")
     paths = (path if _is_read(path) else quoted(_from_home(path)) for path in value.split(","))
     return ",".join(paths).replace(r"\${", "${")
 

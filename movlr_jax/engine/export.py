@@ -136,6 +136,8 @@ def _recorded(policy: Path, settings: Sequence[str], trust: bool) -> Config:
 
     def acting(values: dict[str, Any]) -> dict[str, Any]:
         optimizer = values["optimizer"]
+        if "ppo" not in optimizer:  # that of a planner, which is told once it may be read
+            return values
         untrained = {"init": str(policy), "env_steps": 0, "teacher": "", "acts": "mode"}
         return {**values, "optimizer": {**optimizer, "ppo": {**optimizer["ppo"], **untrained}}}
 

@@ -86,7 +86,7 @@ def test_help_has_every_setting_with_its_default_and_its_comment():
         "sandbox: confined",
         "samples: 0",
         "temperature: 0.02",
-        "judge: auto",
+        "judge: vlm",
     ):
         assert line in text
     assert "true: use the settings tuned for this task and model" in comments(Config)["tuned"]

@@ -105,7 +105,8 @@ def test_groups_written_as_mappings_hold_what_they_do_not_set(tmp_path: Path):
     words = mine.overrides(mine.stages[0], None, [])
     assert words == ["optimizer=ppo", noise, envs, "+task=bottle_pour", *learned]
     config = compose(words).optimizer
-    assert (config.name, config.ppo.envs, config.ppo.noise, config.ppo.discount) == ("ppo", 32, 0.2, 0.9)
+    update = config.ppo.update
+    assert (config.name, config.ppo.envs, update.noise, update.discount) == ("ppo", 32, 0.2, 0.9)
     assert {"optimizer=ppo", "optimizer.ppo.noise=0.1", "optimizer.ppo.envs=1"} < set(
         mine.evaluation(Path("policy.npz"), [])
     )

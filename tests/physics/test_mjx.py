@@ -222,9 +222,9 @@ def test_a_plan_made_in_parts_is_the_plan(planners, monkeypatch):
     whole = replan(planner, rewards(0))
     monkeypatch.setattr(planner.physics, "parts", lambda rows, steps: 3)
     said: list[str] = []
-    monkeypatch.setattr(planner.parts, "_say", said.append)
-    assert len(planner.parts.of(2, 8)) == 4  # 8 samples make no three equal parts
-    planner.parts.of(2, 8)
+    monkeypatch.setattr(planner.batches, "_say", said.append)
+    assert len(planner.batches.of(2, 8)) == 4  # 8 samples make no three equal parts
+    planner.batches.of(2, 8)
     assert len(said) == 1, "told once"
     assert "4 parts of 4" in said[0]
     np.testing.assert_array_equal(replan(planner, rewards(0)), whole)

@@ -17,7 +17,7 @@ from test_program import SOURCES, program, states
 
 from movlr_jax._util.settings import changed
 from movlr_jax.control.build import build_optimizer, scored_at_once
-from movlr_jax.control.optimizers import Mpc2, Mppi
+from movlr_jax.control.optimizers import Mpc2, Mppi, Ppo
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.rewards.cost import CHUNK_BYTES, FEWEST, Cost
@@ -336,9 +336,5 @@ def test_the_batch_is_that_of_plans_of_training_or_of_an_episode():
     worlds = replace(config.mppi, samples=32, worlds=3)
     assert scored_at_once(replace(config, mppi=worlds), task) == 3 * 32 * 25
     assert scored_at_once(replace(planned, mppi=replace(config.mppi, samples=2)), task) == 250
-    assert (
-        scored_at_once(
-            replace(config, name="ppo", ppo=changed(PpoConfig(), envs=8, unroll=10, unrolls=5)), task
-        )
-        == 400
-    )
+    ppo = Ppo(ctrl_dt=0.016, ppo=changed(PpoConfig(), envs=8, unroll=10, unrolls=5))
+    assert scored_at_once(ppo, task) == 400

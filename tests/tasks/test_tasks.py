@@ -16,7 +16,7 @@ from movlr_jax._util.registry import Registry
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.mpc import rules
-from movlr_jax.control.optimizers import Mpc2
+from movlr_jax.control.optimizers import Mpc2, Mppi
 from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.evolution.film import clip_of
 from movlr_jax.film.captions import Caption
@@ -68,8 +68,8 @@ def as_set(request: pytest.FixtureRequest) -> Task:
 @pytest.mark.parametrize(("name", "model"), CASES)
 def test_it_runs_is_measured_and_filmed(name, model):
     task = built(name, model)
-    planned = "mpc2" if task.model.na else "mppi"
-    config = Mpc2(planned, horizon_s=0.032, mppi=rules.Mppi(samples=3, keep=3))
+    kind = Mpc2 if task.model.na else Mppi
+    config = kind(horizon_s=0.032, mppi=rules.Mppi(samples=3, keep=3))
     planner = build_planner(config, task)
     verdicts = [Verdict("probe", None, 0.0, load(parse(s))) for s in (task.human_reward, task.initial_reward)]
     try:
