@@ -11,6 +11,7 @@ goes on.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -21,13 +22,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.commands import environment
+from movlr_jax.engine import environment
 
 environment.prepare_environment()
 
 import numpy as np  # noqa: E402
-from movlr_jax.commands.search import run_search  # noqa: E402
-from movlr_jax.commands.session import task_of  # noqa: E402
 from quick import read_options  # noqa: E402
 from record import RESULTS, circumstances, write  # noqa: E402
 
@@ -35,6 +34,8 @@ from movlr_jax._util.intervals import rate_interval  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.config.schema import Config  # noqa: E402
 from movlr_jax.control.build import acting, build_optimizer, close, scored_at_once, with_samples  # noqa: E402
+from movlr_jax.engine.search import run_search  # noqa: E402
+from movlr_jax.engine.tasks import task_of  # noqa: E402
 from movlr_jax.evolution.evaluation import evaluate, make_probe  # noqa: E402
 from movlr_jax.evolution.gates import fault, score_of  # noqa: E402
 from movlr_jax.evolution.trials import trial_seed  # noqa: E402
@@ -137,7 +138,9 @@ def measured(config: Config, found: dict[str, Any], truth: int, more: int) -> di
     optimizer = build_optimizer(config.optimizer, task, config.physics)
     names = list(found["programs"])
     probe = make_probe(task, optimizer.sim_physics, config.seed)
-    with Sandbox(probe, name="process", batch=scored_at_once(config.optimizer, task)) as sandbox:
+    with contextlib.closing(
+        Sandbox(probe, name="process", batch=scored_at_once(config.optimizer, task))
+    ) as sandbox:
         verdicts = {name: sandbox.vet(source) for name, source in found["programs"].items()}
     seeds = [trial_seed(config.seed, TRUTH, n) for n in range(truth)]
     rows = {}
@@ -169,7 +172,7 @@ def judged(row: Mapping[str, Any]) -> dict[str, Any]:
     covered = None
     if claim["successes"] is not None and rate and rate[0] is not None:
         low, high = rate_interval(claim["successes"], claim["n"])
-        covered = low <= np.mean(rate) <= high
+        covered = bool(low <= np.mean(rate) <= high)
     span = max(best - first, 1e-12)
     return {
         "worse": bool(mine < first - 1e-9),
