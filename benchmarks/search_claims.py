@@ -34,6 +34,7 @@ from movlr_jax._util.intervals import rate_interval  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.config.schema import Config  # noqa: E402
 from movlr_jax.control.build import acting, build_optimizer, close, scored_at_once, with_samples  # noqa: E402
+from movlr_jax.control.settings import PlanningSettings  # noqa: E402
 from movlr_jax.engine.search import run_search  # noqa: E402
 from movlr_jax.engine.tasks import task_of  # noqa: E402
 from movlr_jax.evolution.evaluation import evaluate, make_probe  # noqa: E402
@@ -132,7 +133,7 @@ def trial(task: Task, e: Trial) -> TrialScore:
 
 def measured(config: Config, found: dict[str, Any], truth: int, more: int) -> dict[str, Any]:
     """Return the fresh trials of all programs of a search, and more of the announced one."""
-    if found["samples"]:
+    if found["samples"] and isinstance(config.optimizer, PlanningSettings):
         config = Config(**{**vars(config), "optimizer": with_samples(config.optimizer, found["samples"])})
     task = acting(config.optimizer, task_of(config))
     optimizer = build_optimizer(config.optimizer, task, config.physics)

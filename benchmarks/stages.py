@@ -38,6 +38,7 @@ from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.control.build import build_planner  # noqa: E402
 from movlr_jax.control.ppo.build import build_ppo  # noqa: E402
 from movlr_jax.control.ppo.training import CurveRecorder  # noqa: E402
+from movlr_jax.control.settings import PpoSettings  # noqa: E402
 from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.film.captions import Caption  # noqa: E402
 from movlr_jax.film.clips import FULL, Clip, frames  # noqa: E402
@@ -183,6 +184,7 @@ def training(given: argparse.Namespace) -> dict[str, Any]:
     config = compose(
         ["task=flat_walk", "optimizer=ppo", f"optimizer.ppo.envs={given.envs}", "tuned=false", "films=false"]
     )
+    assert isinstance(config.optimizer, PpoSettings)
     ppo = build_ppo(replace(config.optimizer, warp_graph=given.warp_graph), task, given.physics, say)
     programs, key = rewards(task, 0, given.k), jax.random.key(0)
     state = ppo.begin(given.k, key)

@@ -17,6 +17,7 @@ from movlr_jax.control.settings import (
     PlanningSettings,
     with_samples,
 )
+from movlr_jax.errors import UserError
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.domain import Ranges, draw
 from movlr_jax.physics.native import NativePhysics
@@ -84,7 +85,7 @@ def trains(config: OptimizerSettings) -> bool:
 
 
 def build_planner(
-    config: PlanningSettings,
+    config: OptimizerSettings,
     task: Task,
     physics: str = "native",
     say: Callable[[str], object] = lambda text: None,
@@ -94,6 +95,8 @@ def build_planner(
     `physics` (native, mjx, warp, auto) rolls out the plans. Episodes always run in C MuJoCo on the unmodified model,
     so that motions planned in another engine or with fewer contacts are evaluated in the reference physics.
     """
+    if not isinstance(config, PlanningSettings):
+        raise UserError(f"optimizer={config.name} does not plan; give optimizer=mpc2 or mppi")
     config = with_samples(config, config.mppi.samples or SAMPLES)
     model, notes = task.model, {}
     if isinstance(config, Mpc2Settings) and config.prior.policy:
