@@ -204,11 +204,11 @@ def test_result_shows_its_film_and_its_measures(leg: mj.Task):
     assert "data:video/mp4;base64," in page
 
 
-def test_film_shows_its_own_episode_when_later_one_has_replaced_file(leg: mj.Task):
+def test_film_shows_its_own_episode_after_evaluation_with_other_settings(leg: mj.Task):
     first = mj.evaluate_reward("human", leg, *QUICK)
     film = first.film(preview=True).read_bytes()
     second = mj.evaluate_reward("human", leg, *QUICK, episode_s=0.4)
-    assert second.trajectory_file == first.trajectory_file
+    assert second.trajectory_file != first.trajectory_file, "other settings, another file"
     assert len(second.trajectory.qpos) > len(first.trajectory.qpos)
     assert second.film(preview=True).read_bytes() != film
     assert first.film("first.mp4", preview=True).read_bytes() == film

@@ -30,6 +30,7 @@ from movlr_jax.evolution.rank import nothing_answered, silence
 from movlr_jax.evolution.tracking import begin_tracking, end_tracking
 from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.film.group_picture import GROUPS, picture
+from movlr_jax.language.registry import Auto
 from movlr_jax.records import Confirmation, Ranking
 from movlr_jax.report.page import PAGE, write_report
 from movlr_jax.storage.archive import Archive
@@ -46,7 +47,7 @@ def check_read(config: Config, task: Task) -> None:
 
     A language model reads all of it; `instruction.partial=true` goes on with the words that were read.
     """
-    asks_model = config.llm.name != "scripted" or config.proposer != "auto"
+    asks_model = config.llm.name != "scripted" or not isinstance(config.proposer, Auto)
     if config.instruction is None or config.instruction_partial or asks_model or config.resume:
         return
     if task.motion is not None and task.motion.problem:

@@ -50,7 +50,7 @@ def seen(task, time: float, *, yaw: float = 0.0, place=(0.0, 0.0), qvel=None) ->
 def test_a_motion_from_words_is_seen_as_the_walk_it_replaces(turn):
     """A task from words has a heading and no turn_time: nothing but the goal speed (entry 16) differs."""
     flat = build_task("flat_walk", "myolegs", 10.0, {})
-    words = with_instruction(flat, "walk forward in a crouch")
+    words = with_instruction(flat, "walk forward at 1 m/s")
     assert "turn_time" in flat.goals
     assert "turn_time" not in words.goals
     step, _ = seen(turn, 0.25, place=(3.0, 0.2))

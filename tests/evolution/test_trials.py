@@ -255,7 +255,7 @@ def test_a_program_that_fails_in_some_trials_counts_them_in_its_rate(tmp_path: P
         found = evolve(context)
     assert any("the first program: 2 of 4 succeed, score 1, 2 of 4 failed" in line for line in said)
     assert found.best.name != "g00k00", "the others never fail"
-    claim = claim_of(context.task, found.population.trials["g00k00"])
+    claim = claim_of(context.task.motion, found.population.trials["g00k00"])
     assert (claim.successes or 0) < claim.n
     assert claim.failed == claim.n - (claim.successes or 0)
 

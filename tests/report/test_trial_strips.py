@@ -213,7 +213,7 @@ def test_a_generation_shows_its_entrants_and_what_decided(tmp_path):
     dots = dots_of(text, 'id="generation-1"', "All trials of generation 1")
     assert [kind for kind, _ in dots] == ["cross", "success", "miss"], "the best first; the fall is a cross"
     assert (
-        dots[0][1] == "g01k00, trial 2, seed 21: no success, it fell after 0.7 s; moved 0.25 m: fell at 0.7 s"
+        dots[0][1] == "g01k00, trial 2, seed 21: no success, it fell after 0.7 s; fell at 0.7 s: moved 0.25 m"
     )
     assert "failed or fell" in said
 
