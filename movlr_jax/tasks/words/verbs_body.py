@@ -133,7 +133,6 @@ class BodyVerbs(ObjectVerbs):
         slots.take("here")
         if verb == "step" and any(s.data in ("direction", "place", "distance") for s in slots.left):
             return self._travel(slots, "walk")
-        slots.take("tempo")
         try:
             feet = self.scene.parts.begin(["both", "feet"])[0]
         except UserError:
@@ -155,7 +154,7 @@ class BodyVerbs(ObjectVerbs):
             return self._bends(things, slots, 1)
         if place := self._places(slots, "TO"):
             return self._facing(place[0][1])
-        slots.take("here", "tempo")
+        slots.take("here")
         if (axis := slots.one("axis")) and str(axis.children[-1])[0] not in "vz":
             raise slots.unread(axis)
         part = slots.one("part_turn")
@@ -201,7 +200,7 @@ class BodyVerbs(ObjectVerbs):
 
     def _jump(self, slots: Slots, verb: str) -> list[c.Clause]:
         scene = self.scene
-        slots.take("here", "tempo")
+        slots.take("here")
         times, distance = self._times(slots), self._length(slots.one("distance"))
         goes_to = {*self._peek(slots)} - {"up"}
         goes = any(s.data in ("place", "axis") for s in slots.left) or goes_to
@@ -222,7 +221,7 @@ class BodyVerbs(ObjectVerbs):
         if verb == "balance" and (things := self._things(slots)):
             return self._upright(things)
         rises = self.scene.lies
-        slots.take("here", "tempo")
+        slots.take("here")
         for slot in slots.take("state"):
             if str(slot.children[0]) not in (*UPRIGHT, "still", "straight"):
                 raise slots.unread(slot)
