@@ -6,10 +6,7 @@ attacker rebinds to 127.0.0.1 does not), every call must be from the same origin
 
 from __future__ import annotations
 
-import asyncio
 import hmac
-import logging
-import resource
 import secrets
 import socket
 import threading
@@ -25,10 +22,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError
+from movlr_jax.voting.connections import BACKLOG, Connection
 from movlr_jax.voting.questions import Questions
 from movlr_jax.voting.votes import chosen, critique_form, rater_name, sentence
 
@@ -41,10 +38,6 @@ _FILES = {
     "vote.js": "text/javascript",
 }
 _MOST_BYTES = 128 * 1024  # of a post
-_MOST, _SHARE = 64, 8  # connections; the limit of open files is at least so many times as large
-BACKLOG = 16  # connections that are accepted before the first of them is handled
-_log = logging.getLogger("uvicorn.error.vote")
-_log.setLevel(logging.ERROR)  # malformed requests are not worth a warning
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; media-src blob:; "
@@ -70,7 +63,7 @@ class Server:
         config = uvicorn.Config(
             application(questions, token, port),
             loop="asyncio",
-            http=_Connection,
+            http=Connection,
             ws="none",
             backlog=BACKLOG,
             log_config=None,  # the logging of the program stays as it is
@@ -95,24 +88,6 @@ class Server:
         self._server.should_exit = True
         if self._thread:
             self._thread.join(5)
-
-
-def most_connections() -> int:
-    """Return how many connections are open at once: a share of the files that this process may open."""
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return _MOST if files == resource.RLIM_INFINITY else max(4, min(_MOST, files // _SHARE))
-
-
-class _Connection(H11Protocol):
-    """A connection to the page. If there are too many, the oldest is closed: the search needs open files too."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        self.logger, self.opened = _log, self.loop.time()
-        super().connection_made(transport)
-        if len(self.connections) > most_connections():
-            oldest = min((c for c in self.connections if isinstance(c, _Connection)), key=lambda c: c.opened)
-            self.connections.discard(oldest)
-            oldest.transport.abort()
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from movlr_jax.voting import server as vote_server
+from movlr_jax.voting import connections
 from movlr_jax.voting.questions import Asked, SearchQuestions
 from movlr_jax.voting.server import Server
 
@@ -52,7 +52,7 @@ def test_flood_of_connections_leaves_files_to_the_search_and_the_page_to_voters(
             client.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1")
         time.sleep(0.5)
         taken = open_files() - before - len(clients)  # by the server; the clients are in this process too
-        assert taken <= vote_server.most_connections() + vote_server.BACKLOG
+        assert taken <= connections.most_connections() + connections.BACKLOG
         assert state(page).status_code == 200
     finally:
         for client in clients:
@@ -61,7 +61,30 @@ def test_flood_of_connections_leaves_files_to_the_search_and_the_page_to_voters(
 
 def test_connections_few_open_files_allow_few(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (256, 4096))
-    assert vote_server.most_connections() == 32
+    assert connections.most_connections() == 32
+
+
+@pytest.mark.parametrize(
+    "begin", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\nGET / HT"], ids=["first", "second"]
+)
+def test_unfinished_request_is_closed_after_its_time(
+    page: str, begin: bytes, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(connections, "HEADER_S", 0.3)
+    with socket.create_connection(place(page), timeout=10) as client:
+        client.sendall(begin)
+        began = time.monotonic()
+        ended = False
+        while not ended and time.monotonic() - began < 5:
+            try:
+                client.sendall(b"x")  # a byte now and then does not extend it
+                client.settimeout(0.05)
+                ended = client.recv(1 << 16) == b""
+            except TimeoutError:
+                continue
+            except OSError:
+                ended = True
+        assert ended
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "none"])
