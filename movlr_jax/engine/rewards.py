@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import mujoco
@@ -33,13 +35,10 @@ def program_text(path: Path, most: int = _PROGRAM_BYTES) -> str:
 
 def reward_source(reward: str, task: Task) -> tuple[str, str]:
     """Return the source of a reward and its origin: human, initial, a file, or the best.py of a run directory."""
-    known = {"human": task.human_reward, "initial": task.initial_reward}
+    known = _named(task)
     if reward in known:
         return known[reward], reward
-    path = Path(reward)
-    try:
-        if not reward:  # Path("") is the current folder
-            raise FileNotFoundError
+    with _read(reward, ["a file", "a run directory"], known) as path:
         if not path.is_dir():
             return program_text(path), str(path)
         data = read_inside(path, "best.py", _PROGRAM_BYTES)
@@ -48,9 +47,23 @@ def reward_source(reward: str, task: Task) -> tuple[str, str]:
                 f"{reward} has no best.py: it is not a run directory, or no generation has finished"
             )
         return data.decode("utf-8-sig"), str(path / "best.py")
+
+
+def _named(task: Task) -> dict[str, str]:
+    """Return the programs of a task by the names that users give them."""
+    return {"human": task.human_reward, "initial": task.initial_reward}
+
+
+@contextlib.contextmanager
+def _read(reward: str, kinds: Sequence[str], known: Iterable[str]) -> Iterator[Path]:
+    """Yield the path of a reward. Raises UserError if it does not exist or cannot be read."""
+    try:
+        if not reward:  # Path("") is the current folder
+            raise FileNotFoundError
+        yield Path(reward)
     except FileNotFoundError:
         raise UserError(
-            f"there is no reward {reward!r}: give a file, a run directory, or one of: {', '.join(known)}"
+            f"there is no reward {reward!r}: give {', '.join(kinds)}, or one of: {', '.join(known)}"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the reward {reward!r}: {error}") from None
@@ -76,13 +89,10 @@ def vetted(reward: str | Path, task: Task, config: Config, model: mujoco.MjModel
 
 def programs(reward: str, task: Task) -> list[tuple[str, str]]:
     """Return (name, source) of every program that the setting `reward` names. Raises UserError."""
-    known = {"human": task.human_reward, "initial": task.initial_reward}
+    known = _named(task)
     if reward in known:
         return [(reward, known[reward])]
-    path = Path(reward)
-    try:
-        if not reward:  # Path("") is the current folder
-            raise FileNotFoundError
+    with _read(reward, ["a file", "a folder", "a .jsonl file"], known) as path:
         if path.is_dir():
             found = [(str(p), program_text(p)) for p in sorted(path.rglob("*.py"))]
         elif path.suffix == ".jsonl":
@@ -91,12 +101,6 @@ def programs(reward: str, task: Task) -> list[tuple[str, str]]:
             found = [_line(path, n, line) for n, line in enumerate(lines, 1) if line.strip()]
         else:
             found = [(str(path), program_text(path))]
-    except FileNotFoundError:
-        raise UserError(
-            f"there is no reward {reward!r}: give a file, a folder, a .jsonl file, or one of: {', '.join(known)}"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the reward {reward!r}: {error}") from None
     if not found:
         raise UserError(
             f"{reward} has no reward program: expected .py files in a folder, or one object per line of a .jsonl file"

@@ -13,17 +13,12 @@ from statistics import fmean
 from textwrap import dedent
 from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from movlr_jax._util.keys import redact
-from movlr_jax.errors import UserError, printable
+from movlr_jax.errors import printable
 from movlr_jax.language.clients.call import BadAnswer, Reply
 from movlr_jax.language.clients.reasoning import Thought, without_reasoning
-
-try:
-    from pydantic import BaseModel, ConfigDict, Field, ValidationError
-except ImportError as error:
-    raise UserError(
-        "language and vision models need more packages; install them with pip install 'movlr-jax[llm]'"
-    ) from error
 
 
 class Form(BaseModel):

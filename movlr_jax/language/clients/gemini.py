@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from movlr_jax._util.keys import key_from
-from movlr_jax.errors import UserError, needed
+from movlr_jax.errors import UserError
 from movlr_jax.language.clients import wire
 from movlr_jax.language.clients.call import BadAnswer, Media, Question, Reply, Transient
 from movlr_jax.language.settings import ModelConfig
@@ -28,11 +28,11 @@ class Gemini:
     name = "gemini"
 
     def __init__(self, config: ModelConfig, where: str):
-        with needed(f"{where}={self.name}", "gemini"):
-            from google import genai
-            from google.genai import errors, types
+        from google import genai  # takes long to import
+        from google.genai import errors, types
 
-            from movlr_jax.language.clients.transport import Client
+        from movlr_jax.language.clients.transport import Client
+
         thinks_by_tokens = (config.model or "").startswith(_THINK_BY_TOKENS)
         if config.thinking is not None and thinks_by_tokens and not config.thinking.isdigit():
             raise UserError(
