@@ -74,6 +74,9 @@ class Config:
     # trials (start state, noise and training seed) of the better half of a generation's programs, the others get half
     # as many; null: what the first program's trials suggest
     trials: int | None = None
+    # that a search may take, films not counted: programs get fewer trials where it would take longer, unless `trials`
+    # is given
+    minutes: float = 10.0
     # trials that no choice has seen, in which the best program is confirmed at the end, with the first and the
     # hand-written one in half of them; 0: none; null: 8, of trained policies 3
     confirm: int | None = None
@@ -164,6 +167,7 @@ def check(config: Config) -> Config:
     no_secrets("tracker.uri", config.tracker.uri, "give it in the environment variable MLFLOW_TRACKING_URI")
     no_secrets("workers.address", config.workers.address, "give it in the environment variable RAY_ADDRESS")
     at_least(1, config.workers, "workers.", "count", "shard")
+    above_0(config, "", "minutes")
     above_0(config.workers, "workers.", "cores", "deadline_s")
     at_least(0, config.workers, "workers.", "gpus")
     check_model(config.llm, "llm", WRITERS)
