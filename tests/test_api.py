@@ -83,13 +83,6 @@ def test_task_by_name_has_settings_of_command():
     assert config.task.settings["bottle_kg"] == compose(["+task=bottle_pour"]).task.settings["bottle_kg"]
 
 
-@pytest.mark.parametrize("reference", ["people", "steps"])
-def test_walker_follows_people_or_made_steps(reference: str):
-    task = mj.load_task("flat_walk", model="humanoid", reference=reference)
-    assert task.layout.reference_by == "phase"
-    assert {"left_hip_pitch", "right_hip_pitch", "left_knee", "right_knee"} <= set(task.layout.references)
-
-
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
@@ -166,27 +159,6 @@ def test_trajectory_as_data_frame_has_names_of_model(leg: mj.Task):
     ]
 
 
-def test_free_joints_have_column_for_each_number():
-    spec = mujoco.MjSpec.from_string(
-        '<mujoco><worldbody><body name="b" pos="0 0 1"><freejoint name="root"/><geom size=".1"/>'
-        '<body name="c"><joint name="j" type="ball"/><geom size=".1" pos="1 0 0"/></body></body></worldbody></mujoco>'
-    )
-    model = spec.compile()
-    rng = np.random.default_rng(0)
-    empty = np.zeros((3, 0))
-    record = mj.EpisodeRecord(
-        np.arange(3.0), rng.normal(size=(3, 11)), rng.normal(size=(3, 9)), empty, empty, empty, (), model
-    )
-    frame = record.to_dataframe()
-    assert list(frame) == [
-        *(f"q.root_{x}" for x in ("x", "y", "z", "qw", "qx", "qy", "qz")),
-        *(f"qd.root_{x}" for x in ("vx", "vy", "vz", "wx", "wy", "wz")),
-        *(f"q.j_{x}" for x in ("qw", "qx", "qy", "qz")), *(f"qd.j_{x}" for x in ("wx", "wy", "wz")),
-    ]  # fmt: skip
-    np.testing.assert_array_equal(frame["q.j_qz"], record.qpos[:, 10])
-    np.testing.assert_array_equal(frame["qd.j_wz"], record.qvel[:, 8])
-
-
 def test_rejected_program_is_error_that_says_why(leg: mj.Task):
     with pytest.raises(mj.UserError, match="import"):
         mj.evaluate_reward("import os\nWEIGHTS = {}\n", leg, *QUICK)
@@ -202,24 +174,6 @@ def test_result_shows_its_film_and_its_measures(leg: mj.Task):
     assert film.suffix == ".mp4"
     assert film.stat().st_size > 1000
     assert "data:video/mp4;base64," in page
-
-
-def test_film_shows_its_own_episode_after_evaluation_with_other_settings(leg: mj.Task):
-    first = mj.evaluate_reward("human", leg, *QUICK)
-    film = first.film(preview=True).read_bytes()
-    second = mj.evaluate_reward("human", leg, *QUICK, episode_s=0.4)
-    assert second.trajectory_file != first.trajectory_file, "other settings, another file"
-    assert len(second.trajectory.qpos) > len(first.trajectory.qpos)
-    assert second.film(preview=True).read_bytes() != film
-    assert first.film("first.mp4", preview=True).read_bytes() == film
-    assert first.film(preview=True).read_bytes() == film
-    small = second.film(preview=True).stat().st_size
-    assert second.film().stat().st_size > small
-
-
-def test_settings_of_task_count_when_task_is_built_already(leg: mj.Task):
-    longer = mj.evaluate_reward("human", leg, *QUICK, episode_s=0.096)
-    assert len(longer.trajectory.time) == 6
 
 
 # Searches.
@@ -304,13 +258,6 @@ def test_changed_task_is_one_that_runs(leg: mj.Task):
     ):
         mj.evaluate_reward("human", changed, *QUICK, episode_s=0.2)
     assert mj.run_search(changed, *QUICK, **small()).task.perturb is still
-
-
-def test_task_prints_in_line(leg: mj.Task):
-    assert repr(leg) == (
-        "Task('tiny_kick': bring the foot to the mark in front of the leg; "
-        "model tiny_muscle, 0.064 s, goals foot_pos)"
-    )
 
 
 def test_task_made_in_python_is_searched_and_continued(folder: Path):

@@ -67,12 +67,6 @@ def test_exactly_two_commands_do_all_set_up():
     assert "pip install -e '.[test]' && pytest" in README
 
 
-def test_readme_is_short():
-    lines = README.splitlines()
-    assert len(lines) <= 150
-    assert max(map(len, lines)) <= 118
-
-
 @pytest.mark.parametrize("page", TEXTS)
 def test_links_lead_to_files(page: str):
     folder = (ROOT / page).parent

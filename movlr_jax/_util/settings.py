@@ -7,9 +7,8 @@ import dataclasses
 import inspect
 import itertools
 import math
-import operator
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
@@ -210,29 +209,12 @@ def _dotted(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-def at_least(least: int, group: Any, prefix: str, *names: str) -> None:
-    """Raise UserError if one of `names` (dotted) of `group` is less than `least`; null is not checked."""
-    _bounded(lambda value: value < least, f"{least} or more", group, prefix, names)
-
-
-def above_0(group: Any, prefix: str, *names: str) -> None:
-    """Raise UserError if one of the settings `names` (dotted) of `group` is not more than 0; null counts as right."""
-    _bounded(lambda value: value <= 0, "more than 0", group, prefix, names)
-
-
 def check_seeds(seeds: Sequence[int]) -> None:
     """Raise UserError for no seeds, or negative ones."""
     if not seeds or min(seeds) < 0:
         raise UserError(
             f"seeds={','.join(map(str, seeds))}: expected integers of 0 or more, as in seeds=0,1,2"
         )
-
-
-def one_of(group: Any, prefix: str, **choices: Iterable[str]) -> None:
-    """Raise UserError with near matches if a setting of `group` is none of its choices; null is not checked."""
-    for name, known in choices.items():
-        if getattr(group, name) not in (None, *known):
-            raise UserError(unknown_name(f"{prefix}{name}", getattr(group, name), known))
 
 
 def no_secrets(name: str, address: str | None, instead: str) -> None:
@@ -251,12 +233,3 @@ def no_secrets(name: str, address: str | None, instead: str) -> None:
     plain = url.scheme in ("file", "sqlite")  # a path with a scheme
     if "@" in url.netloc or (not plain and (url.query or (not url.netloc and "@" in url.path))):
         raise UserError(f"{name} must not contain a user name, password or query; {instead}")
-
-
-def _bounded(
-    wrong: Callable[[float], bool], what: str, group: Any, prefix: str, names: Sequence[str]
-) -> None:
-    for name in names:
-        value = operator.attrgetter(name)(group)
-        if value is not None and wrong(value):
-            raise UserError(f"{prefix}{name}={value:g}: it must be {what}")

@@ -127,7 +127,7 @@ def judge_pair(
     archive.record("pair", {"name": pair.name}, generation)
     a, b = (Evaluation(generation, k, "") for k in range(2))
     clips = {a.name: pair.good, b.name: pair.bad or pair.good}
-    judge = ModelJudge(client, MotionMedia(model, archive, lambda e: clips[e.name]))
+    judge = ModelJudge(client, MotionMedia(model.shown, archive, lambda e: clips[e.name]))
     # the success of the task is not that of the pair
     pair_task = dataclasses.replace(
         task, description=pair.description, focus="", success="", episode_s=SECONDS

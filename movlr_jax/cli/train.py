@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from movlr_jax._util.settings import at_least
+from movlr_jax._util.parts import check_ranges, setting
 from movlr_jax.cli import common
 from movlr_jax.cli.words import read_words
 from movlr_jax.config.recipe import read_recipe
@@ -51,8 +51,8 @@ _REFUSED = {
 @dataclass(frozen=True)
 class _Words:
     recipe: str = ""
-    seed: int = 0
-    starts: int = 8
+    seed: int = setting(0, "of the random numbers", least=0)
+    starts: int = setting(8, "states from which the policy is evaluated", least=0)
     run_dir: Path | None = None
 
 
@@ -66,7 +66,7 @@ def train(words: Sequence[str]) -> int:
     own, settings = read_words(_Words, words, _REFUSED)
     if not own.recipe:
         raise UserError("train needs a recipe, as in movlr-jax train +recipe=flat_walk_legs")
-    at_least(0, own, "", "seed", "starts")
+    check_ranges(own)
     result = engine.train(
         read_recipe(own.recipe), settings, seed=own.seed, starts=own.starts, root=own.run_dir
     )

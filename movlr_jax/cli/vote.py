@@ -17,7 +17,7 @@ from pathlib import Path
 from movlr_jax.cli import common
 from movlr_jax.cli.words import check_port, no_others, read_words_after
 from movlr_jax.errors import UserError, needed, printable
-from movlr_jax.language.settings import ModelConfig
+from movlr_jax.language.settings import PageConfig
 from movlr_jax.report.data import read_run
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import read_inside
@@ -31,8 +31,8 @@ def main(argv: list[str] | None = None) -> int:
 
 @dataclass(frozen=True)
 class _Words:
-    host: str = ModelConfig.host
-    port: int = ModelConfig.port
+    host: str = PageConfig.host
+    port: int = PageConfig.port
 
 
 def vote(words: list[str]) -> int:

@@ -14,7 +14,7 @@ from hydra.core.config_store import ConfigStore
 
 from movlr_jax._util.parts import settings_of
 from movlr_jax._util.resources import resource_dir
-from movlr_jax._util.settings import default_settings
+from movlr_jax._util.settings import default_settings, plain
 from movlr_jax.config.methods import METHODS, Method
 from movlr_jax.config.schema import WORKERS, Config, WorkersConfig
 from movlr_jax.control.mpc.rules import RULES
@@ -56,7 +56,7 @@ def store_defaults() -> None:
             store(group=group, name=_option(group, name), node=node)
     for role, backends in language.SETTINGS.items():
         for name, settings in backends.items():
-            node = {"name": name, **_only(_plain(ModelConfig(name)), settings)}
+            node = {"name": name, **_only(_plain(plain(ModelConfig(name))), settings)}
             store(group=role, name=f"{name}_schema", node=node)
     for group, (kind, names) in CHOICES.items():
         for name in names:

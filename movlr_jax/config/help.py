@@ -1,10 +1,8 @@
-"""Text of --help: all settings with their defaults and the comments of their fields in the source."""
+"""Text of --help: all settings with their defaults and what they are."""
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
 from collections.abc import Iterable
 from typing import Any
 
@@ -44,8 +42,8 @@ def help_text() -> str:
 
 
 def _lines(values: Any, names: Iterable[str], indent: str = "") -> list[str]:
-    """Return one line per setting: name, value, and what the setting is or the comment in the source."""
-    commented, fields, lines = comments(type(values)), {f.name: f for f in dataclasses.fields(values)}, []
+    """Return one line per setting: name, value, and what the setting is."""
+    fields, lines = {f.name: f for f in dataclasses.fields(values)}, []
     for name in names:
         value, metadata = getattr(values, name), fields[name].metadata
         registry, group = metadata.get("parts"), dataclasses.is_dataclass(value)
@@ -58,25 +56,10 @@ def _lines(values: Any, names: Iterable[str], indent: str = "") -> list[str]:
             lines += [f"{indent}{name}:", *_lines(value, vars(value), f"{indent}  ")]
         else:
             shown = registry.name_of(value) if registry else "..." if group else value
-            lines.append(_line(f"{indent}{name}", shown, metadata.get("about") or commented.get(name, "")))
+            lines.append(_line(f"{indent}{name}", shown, metadata.get("about", "")))
     return lines
 
 
 def _line(name: str, value: Any, about: str) -> str:
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     return f"{f'{name}: {text}':<28} # {about}" if about else f"{name}: {text}"
-
-
-def comments(kind: type) -> dict[str, str]:
-    """Return the comment of each field by name: at the end of one of its lines, or else on the lines before it."""
-    source, found = inspect.getsource(kind), {}
-    lines = source.splitlines()
-    for field in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.AnnAssign)):
-        first, last = field.lineno - 1, field.end_lineno or field.lineno
-        texts = [line.partition("  # ")[2] for line in lines[first:last] if "  # " in line]
-        while lines[first - 1].lstrip().startswith("#"):
-            first -= 1
-        before = [line.strip(" #") for line in lines[first : field.lineno - 1]]
-        if text := " ".join(texts or before):
-            found[ast.unparse(field.target)] = text
-    return found

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from movlr_jax._util.parts import check_ranges, part
-from movlr_jax._util.settings import above_0, at_least, flat, from_mapping, no_secrets, one_of
+from movlr_jax._util.parts import check_ranges, part, setting
+from movlr_jax._util.settings import flat, from_mapping, no_secrets
 from movlr_jax.config.methods import Method
 from movlr_jax.config.ranking import RANKINGS, calls_needed
 from movlr_jax.control.mpc.rules import RULES
 from movlr_jax.control.settings import OPTIMIZERS, OptimizerSettings, PlanningSettings, PpoSettings
-from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.errors import UserError
 from movlr_jax.language.registry import CRITICS, JUDGES, PROPOSERS, Auto
-from movlr_jax.language.settings import WATCHERS, WRITERS, ModelConfig, check_model
+from movlr_jax.language.settings import ModelConfig
 from movlr_jax.physics.choose import PHYSICS
 from movlr_jax.tasks.base import check_episode
 from movlr_jax.tasks.reference import BY
-from movlr_jax.tracking.base import TRACKERS, TrackerConfig
+from movlr_jax.tracking.base import TrackerConfig
 
 SANDBOXES = ("confined", "process")
 WORKERS = ("none", "ray")
@@ -50,15 +50,20 @@ class TaskConfig:
 class WorkersConfig:
     """Who evaluates the candidates of a search: this process, or workers that each take a part of them."""
 
-    name: str = "none"  # none: this process; ray: workers of Ray
-    address: str | None = (
-        None  # of a Ray cluster, as auto or ray://HOST:10001; null: one is started on this machine
+    name: str = setting("none", "none: this process; ray: workers of Ray", choices=WORKERS)
+    address: str | None = setting(
+        None, "of a Ray cluster, as auto or ray://HOST:10001; null: one is started on this machine"
     )
-    count: int | None = None  # workers; null: as many as the cluster has cores for
-    cores: float = 1.0  # per worker
-    gpus: float = 0.0  # per worker
-    shard: int | None = None  # programs that a worker evaluates at once; null: equal parts for all workers
-    deadline_s: float = 900.0  # s without progress, after which a worker is given up
+    count: int | None = setting(None, "workers; null: as many as the cluster has cores for", least=1)
+    cores: float = setting(1.0, "per worker", above=0)
+    gpus: float = setting(0.0, "per worker", least=0)
+    shard: int | None = setting(
+        None, "programs that a worker evaluates at once; null: equal parts for all workers", least=1
+    )
+    deadline_s: float = setting(900.0, "s without progress, after which a worker is given up", above=0)
+
+    def check(self, where: str) -> None:
+        no_secrets(f"{where}.address", self.address, "give it in the environment variable RAY_ADDRESS")
 
 
 @dataclass(frozen=True)
@@ -69,120 +74,127 @@ class Config:
     model: str  # name of a model, or the path of an MJCF file
     episode_s: float | None  # s, length of an evaluation episode; None: from the file of the task
     optimizer: OptimizerSettings = part(OPTIMIZERS, "mpc2")
-    candidates: int = 4  # K, programs per generation
-    generations: int = 3  # N
-    # trials (start state, noise and training seed) of the better half of a generation's programs, the others get half
-    # as many; null: what the first program's trials suggest
-    trials: int | None = None
-    # that a search may take, films not counted: programs get fewer trials where it would take longer, unless `trials`
-    # is given
-    minutes: float = 10.0
-    # trials that no choice has seen, in which the best program is confirmed at the end, with the first and the
-    # hand-written one in half of them; 0: none; null: 8, of trained policies 3
-    confirm: int | None = None
-    # probability of being better at which a program replaces the best one
-    certainty: float = 0.9
-    seed: int = 0
-    # true: use the settings tuned for this task and model, if any; explicit settings override them
-    tuned: bool = True
-    # .mot or .sto file of a recorded motion, or people, or steps (see docs/data.md); rewards read it as
-    # state.reference(joint)
-    reference: str | None = None
-    # time: from the start of the episode; phase: the file is one stride, repeated at the goal's stride frequency
-    reference_by: str = "time"
-    instruction: str | None = (
-        None  # a motion in words, in place of the task's own, or without a task on the model alone
+    candidates: int = setting(4, "K, programs per generation", least=1)
+    generations: int = setting(3, "N", least=1)
+    trials: int | None = setting(
+        None,
+        "trials (start state, noise and training seed) of the better half of a generation's programs, the others get "
+        "half as many; null: what the first program's trials suggest",
+        least=1,
     )
-    # instruction.partial=true: without a language model, go on with the words that were read, if some were not
-    instruction_partial: bool = False
-    # the tuned settings in use; set when composing
-    tuned_settings: Mapping[str, Any] = field(default_factory=dict)
-    run_dir: str | None = None  # folder of the results; null: runs/<task>/<time>
-    resume: str | None = None  # run directory of a search to continue
-    # with resume and replay: obey all that recorded settings ask for that you did not begin here (docs/sandbox.md)
-    trust: bool = False
-    physics: str = "auto"  # runs plans and training: auto, native, mjx, warp; episodes run in C MuJoCo
+    minutes: float = setting(
+        10.0,
+        "that a search may take, films not counted: programs get fewer trials where it would take longer, unless "
+        "`trials` is given",
+        above=0,
+    )
+    confirm: int | None = setting(
+        None,
+        "trials that no choice has seen, in which the best program is confirmed at the end, with the first and the "
+        "hand-written one in half of them; 0: none; null: 8, of trained policies 3",
+        least=0,
+    )
+    certainty: float = setting(
+        0.9, "probability of being better at which a program replaces the best one", least=0.5, below=1
+    )
+    seed: int = setting(0, "of all random numbers", least=0)
+    tuned: bool = setting(
+        True,
+        "true: use the settings tuned for this task and model, if any; explicit settings override them",
+    )
+    reference: str | None = setting(
+        None,
+        ".mot or .sto file of a recorded motion, or people, or steps (see docs/data.md); rewards read it as "
+        "state.reference(joint)",
+    )
+    reference_by: str = setting(
+        "time",
+        "time: from the start of the episode; phase: the file is one stride, repeated at the goal's stride frequency",
+        choices=BY,
+    )
+    instruction: str | None = setting(
+        None, "a motion in words, in place of the task's own, or without a task on the model alone"
+    )
+    instruction_partial: bool = setting(
+        False,
+        "instruction.partial=true: without a language model, go on with the words that were read, if some were not",
+    )
+    tuned_settings: Mapping[str, Any] = field(default_factory=dict)  # those in use; set when composing
+    run_dir: str | None = setting(None, "folder of the results; null: runs/<task>/<time>")
+    resume: str | None = setting(None, "run directory of a search to continue")
+    trust: bool = setting(
+        False,
+        "with resume and replay: obey all that recorded settings ask for that you did not begin here "
+        "(docs/sandbox.md)",
+    )
+    physics: str = setting(
+        "auto",
+        "runs plans and training: auto, native, mjx, warp; episodes run in C MuJoCo",
+        choices=PHYSICS,
+    )
     method: Method = field(default_factory=Method)
     llm: ModelConfig = field(default_factory=lambda: ModelConfig("scripted"))
     vlm: ModelConfig = field(default_factory=lambda: ModelConfig("metrics"))
-    proposer: Any = part(
-        PROPOSERS, Auto()
-    )  # writes programs; auto: from llm and method, else a registered proposer
-    judge: Any = part(JUDGES, Auto())  # compares films; auto: from vlm and method, else a registered judge
-    critic: Any = part(
-        CRITICS, Auto()
-    )  # criticises the best; auto: from vlm and method, else a registered critic
-    ranking: str = "active"  # active, round_robin, knockout, paper
-    # maximum judge calls per generation with ranking=active; null: 4 per program
-    comparisons: int | None = None
-    # true: a fall, a dropped object, a diverged simulation or a degenerate motion overrules the judge
-    gates: bool = True
-    retries: int = 3  # how often a model may correct a rejected program; it gets the reason each time
-    # calls of language and vision models; the search stops at the limit and can be resumed
-    max_calls: int | None = None
-    # cost of language and vision models; the search stops at the limit and can be resumed
-    max_cost_usd: float | None = None
-    workers: WorkersConfig = field(default_factory=WorkersConfig)  # who evaluates the candidates
-    tracker: TrackerConfig = field(
-        default_factory=TrackerConfig
-    )  # where the course of the search is shown too
-    sandbox: str = "confined"  # confined (the kernel restricts generated programs) or process (weaker)
-    films: bool = True
-    preview: bool = False  # true: small films with few frames, in a quarter of the time
-    reward: str = "human"  # for evaluate: a file, human, initial, or a run directory
+    # auto: from llm or vlm and method
+    proposer: Any = part(PROPOSERS, Auto())
+    judge: Any = part(JUDGES, Auto())
+    critic: Any = part(CRITICS, Auto())
+    ranking: str = setting("active", f"of the motions: {', '.join(RANKINGS)}", choices=RANKINGS)
+    comparisons: int | None = setting(
+        None, "maximum judge calls per generation with ranking=active; null: 4 per program"
+    )
+    gates: bool = setting(
+        True,
+        "true: a fall, a dropped object, a diverged simulation or a degenerate motion overrules the judge",
+    )
+    retries: int = setting(
+        3, "how often a model may correct a rejected program; it gets the reason each time", least=0
+    )
+    max_calls: int | None = setting(
+        None,
+        "calls of language and vision models; the search stops at the limit and can be resumed",
+        least=0,
+    )
+    max_cost_usd: float | None = setting(
+        None, "cost of language and vision models; the search stops at the limit and can be resumed", least=0
+    )
+    workers: WorkersConfig = field(default_factory=WorkersConfig)
+    tracker: TrackerConfig = field(default_factory=TrackerConfig)
+    sandbox: str = setting(
+        "confined",
+        "confined (the kernel restricts generated programs) or process (weaker)",
+        choices=SANDBOXES,
+    )
+    films: bool = setting(True, "of all candidates")
+    preview: bool = setting(False, "true: small films with few frames, in a quarter of the time")
+    reward: str = setting("human", "for evaluate: a file, human, initial, or a run directory")
+
+    def check(self, where: str) -> None:
+        o, method = self.optimizer, self.method
+        if self.episode_s is not None:
+            check_episode(self.episode_s, o.ctrl_dt)
+        plans_or_trains = isinstance(o, PlanningSettings | PpoSettings)
+        if plans_or_trains and o.warp_graph != "auto" and self.physics in ("native", "mjx"):
+            raise UserError(
+                f"optimizer.warp_graph={o.warp_graph} has no effect with physics={self.physics}; add physics=warp or "
+                "leave it out"
+            )
+        if method.start == "human" and (self.candidates, self.generations) != (1, 1):
+            raise UserError(
+                f"method={method.name} evaluates one program once; leave candidates and generations at 1"
+            )
+        if self.instruction and method.start in ("human", "canonical"):
+            raise UserError(
+                f"method={method.name} needs a hand-written reward, which an instruction has not; use another "
+                "method, or leave instruction out"
+            )
+        if self.comparisons is not None:
+            _check_comparisons(self, self.comparisons)
 
 
 def check(config: Config) -> Config:
     """Check ranges and choices that types do not express. Return `config`. Raises UserError."""
-    o = config.optimizer
     check_ranges(config)
-    at_least(1, config, "", "candidates", "generations", "trials")
-    if config.episode_s is not None:
-        check_episode(config.episode_s, o.ctrl_dt)
-    at_least(0, config, "", "seed", "retries", "confirm", "max_calls", "max_cost_usd")
-    if not 0.5 <= config.certainty < 1:
-        raise UserError(f"certainty={config.certainty:g}: a probability of being better, from 0.5 to below 1")
-    choices = {
-        "physics": PHYSICS,
-        "ranking": RANKINGS,
-        "sandbox": SANDBOXES,
-        "reference_by": BY,
-    }
-    one_of(config, "", **choices)
-    for name, value, known in (
-        ("workers", config.workers.name, WORKERS),
-        ("tracker", config.tracker.name, TRACKERS),
-    ):
-        if value not in known:
-            raise UserError(unknown_name(name, value, known))
-    if (
-        isinstance(o, PlanningSettings | PpoSettings)
-        and o.warp_graph != "auto"
-        and config.physics in ("native", "mjx")
-    ):
-        raise UserError(
-            f"optimizer.warp_graph={o.warp_graph} has no effect with physics={config.physics}; add physics=warp or "
-            "leave it out"
-        )
-    no_secrets("tracker.uri", config.tracker.uri, "give it in the environment variable MLFLOW_TRACKING_URI")
-    no_secrets("workers.address", config.workers.address, "give it in the environment variable RAY_ADDRESS")
-    at_least(1, config.workers, "workers.", "count", "shard")
-    above_0(config, "", "minutes")
-    above_0(config.workers, "workers.", "cores", "deadline_s")
-    at_least(0, config.workers, "workers.", "gpus")
-    check_model(config.llm, "llm", WRITERS)
-    check_model(config.vlm, "vlm", WATCHERS)
-    if config.method.start == "human" and (config.candidates, config.generations) != (1, 1):
-        raise UserError(
-            f"method={config.method.name} evaluates one program once; leave candidates and generations at 1"
-        )
-    if config.instruction and config.method.start in ("human", "canonical"):
-        raise UserError(
-            f"method={config.method.name} needs a hand-written reward, which an instruction has not; use another "
-            "method, or leave instruction out"
-        )
-    if config.comparisons is not None:
-        _check_comparisons(config, config.comparisons)
     return config
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from movlr_jax._util.resources import resource_dir
-from movlr_jax._util.settings import flat
+from movlr_jax._util.settings import flat, plain
 from movlr_jax.config.schema import Config
 from movlr_jax.control.mpc.rules import RULES
 from movlr_jax.control.muscle_controllers import LAWS
@@ -23,7 +23,7 @@ from movlr_jax.control.ppo.config import policy_path
 from movlr_jax.control.settings import OPTIMIZERS, Mpc2Settings, PlanningSettings, PpoSettings
 from movlr_jax.errors import UserError, printable
 from movlr_jax.language.registry import CRITICS, JUDGES, PROPOSERS
-from movlr_jax.language.settings import EMBEDDED, ModelConfig
+from movlr_jax.language.settings import EMBEDDED
 from movlr_jax.models.from_path import is_path
 from movlr_jax.storage import begun
 from movlr_jax.storage.inside import read_bounded
@@ -72,7 +72,9 @@ def acts(config: Config) -> dict[str, Any]:
     for role in ("llm", "vlm"):
         model = getattr(config, role)
         if model.name not in _SILENT:
-            found |= {f"{role}.{name}": getattr(model, name) for name in _OF_A_SERVER if _set(model, name)}
+            of_page = {"host", "port"} if model.name != "person" else set()
+            values = plain(model)
+            found |= {f"{role}.{name}": values[name] for name in _OF_A_SERVER if name not in of_page}
     if config.workers.name != "none":
         found |= {f"workers.{name}": value for name, value in vars(config.workers).items()}
     if config.tracker.name not in _ALONE:
@@ -95,11 +97,6 @@ def acts(config: Config) -> dict[str, Any]:
             flat_record = flat(record) if isinstance(record, dict) else {}
             found |= {f"{group}.{name}": value for name, value in flat_record.items()} or {group: record}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _set(model: ModelConfig, name: str) -> bool:
-    """Return whether a setting of a model is one of its backend, and not only a default of all backends."""
-    return name not in ("host", "port") or model.name == "person"
 
 
 def _packaged(policy: str) -> bool:

@@ -63,7 +63,7 @@ def build_roles(
         critic=filled(critic, models.of_watcher(f"critic={CRITICS.name_of(critic)}", critic)),
         models_used=models.used(),
         clients=models.clients,
-        showing=to_people(models.vlm.raters) if by_people else BOTH_ORDERS,
+        showing=to_people(models.vlm.page.raters) if by_people else BOTH_ORDERS,
         watch=_watch(models.watcher("judge")) if by_people else unwatched,
     )
 
@@ -105,7 +105,7 @@ class _Models:
         self._check_films(who)
         method, vlm = self._config.method, self.vlm
         stills = method.frames and vlm.name != "person"  # people see the whole film
-        shown = replace(vlm, media="frames", frames=method.frames) if stills else vlm
+        shown = replace(vlm.shown, media="frames", frames=method.frames) if stills else vlm.shown
         return MotionMedia(shown, self._archive, self._clip)
 
     def of_proposer(self, made: object) -> dict[str, Any]:

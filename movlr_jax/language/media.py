@@ -16,7 +16,7 @@ from movlr_jax.film.muscles import muscle_tendons
 from movlr_jax.film.views import traveller
 from movlr_jax.language.base import Evaluation
 from movlr_jax.language.clients.call import Media
-from movlr_jax.language.settings import ModelConfig
+from movlr_jax.language.settings import ShownConfig
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import stem_of
 from movlr_jax.tasks import Task
@@ -39,7 +39,7 @@ class Seen:
 class MotionMedia:
     """Media of a candidate for one vision model. Rendered once and stored in the run directory."""
 
-    config: ModelConfig
+    config: ShownConfig
     archive: Archive
     clip: Callable[[Evaluation], Clip]
     every_s: float | None = None  # seconds between frames; replaces config.frames
@@ -116,12 +116,12 @@ def coloured(task: Task) -> bool:
     return len(muscle_tendons(task.model)[0]) > 0
 
 
-def _pictures(clip: Clip, config: ModelConfig) -> Generator[np.ndarray, None, None]:
+def _pictures(clip: Clip, config: ShownConfig) -> Generator[np.ndarray, None, None]:
     samples = _SAMPLES if config.fps <= _SMOOTH_FPS else 0
     return frames(clip, Style(config.size, config.fps, samples), captions=False)
 
 
-def _stills(clip: Clip, config: ModelConfig, times: np.ndarray) -> Generator[np.ndarray, None, None]:
+def _stills(clip: Clip, config: ShownConfig, times: np.ndarray) -> Generator[np.ndarray, None, None]:
     """Render the pictures at `times` [n] s."""
     return frames(clip, Style(config.size, samples=_SAMPLES), captions=False, at=times)
 

@@ -8,23 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from movlr_jax._util.settings import above_0, at_least, no_secrets, one_of
+from movlr_jax._util.parts import setting
+from movlr_jax._util.settings import group_of, no_secrets
 from movlr_jax.errors import UserError, unknown_name
 
 _SENT = (
-    "model",
-    "base_url",
-    "key_env",
-    "temperature",
-    "max_tokens",
-    "timeout_s",
-    "attempts",
-    "backoff_s",
-    "patience_s",
-    "concurrency",
-    "price",
-)
-_ADAPTS = ("parameters", "adapt")  # fmt: skip
+    "model", "base_url", "key_env", "temperature", "max_tokens", "timeout_s", "attempts", "backoff_s", "patience_s",
+    "concurrency", "price",
+)  # fmt: skip
+_ADAPTS = ("parameters", "adapt")
 _SHOWN = ("media", "frames", "fps", "slow", "views", "size")  # of a model that watches
 # the settings that each backend has, as llm and as vlm
 SETTINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -44,7 +36,6 @@ SETTINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "replay": ("run",),
     },
 }
-WRITERS, WATCHERS = (tuple(SETTINGS[role]) for role in ("llm", "vlm"))
 EMBEDDED = ("scripted", "metrics")  # no language or vision model
 _FIXED = {"model", "messages", "instruction", "n", "extra_headers"}  # not among the parameters
 MEDIA = ("video", "frames")
@@ -52,41 +43,64 @@ NO_PROGRAM = "# no program: "  # first words of the source of a candidate for wh
 
 
 @dataclass(frozen=True)
+class ShownConfig:
+    """How motions are shown to a model."""
+
+    media: str = setting("video", "how motions are shown: video or frames", choices=MEDIA)
+    frames: int = setting(8, "pictures of a motion, with media=frames", least=1)
+    fps: float = setting(8.0, "pictures per second of a video", above=0)
+    slow: float = setting(1.0, "2: the video plays at half the speed", above=0)
+    views: int = setting(2, "cameras side by side: the task's first, then others around it", least=1)
+    size: tuple[int, int] = setting((384, 384), "px, of each view")
+
+    def check(self, where: str) -> None:
+        if any(side % 2 or side < 64 for side in self.size):
+            raise UserError(f"{where}.size={list(self.size)}: both numbers must be even and 64 or more")
+
+
+@dataclass(frozen=True)
+class PageConfig:
+    """The page on which people vote."""
+
+    raters: int = setting(1, "how many people vote on each pair", least=1)
+    host: str = setting("127.0.0.1", "address of the page; another one than this machine's needs a token")
+    port: int = setting(8765, "of the page; a free one if it is in use", least=0, most=65535)
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """Settings of one model: the backend, its limits, and how motions are shown to it."""
 
     name: str
-    model: str | None = None  # manual: who answers, for the record
-    base_url: str | None = None  # None: the provider's default
-    key_env: str | None = None  # environment variable with the key; None: no key
-    temperature: float | None = None  # None: the method's temperature
-    max_tokens: int = 8192  # of an answer
-    thinking: str | None = None  # gemini: low, high ... (3.x), or a number of tokens (2.5)
-    timeout_s: float = 180.0  # of one attempt
-    attempts: int = 6  # per call, if the network fails or the answer is invalid
-    backoff_s: float = 1.0  # wait before the second attempt, doubled for each further one
-    patience_s: float = 120.0  # longest wait that a server may request
-    concurrency: int = 4  # concurrent calls
-    logprobs: bool = (
-        False  # confidences of descriptors from log-probabilities of tokens, if the server reports them
+    model: str | None = setting(None, "manual: who answers, for the record")
+    base_url: str | None = setting(None, "null: the provider's default")
+    key_env: str | None = setting(None, "environment variable with the key; null: no key")
+    temperature: float | None = setting(None, "null: the method's temperature", least=0)
+    max_tokens: int = setting(8192, "of an answer", least=1)
+    thinking: str | None = setting(None, "gemini: low, high ... (3.x), or a number of tokens (2.5)")
+    timeout_s: float = setting(180.0, "s, of one attempt", above=0)
+    attempts: int = setting(6, "per call, if the network fails or the answer is invalid", least=1)
+    backoff_s: float = setting(1.0, "s, before the second attempt, doubled for each further one", least=0)
+    patience_s: float = setting(120.0, "s, longest wait that a server may request", least=0)
+    concurrency: int = setting(4, "concurrent calls", least=1)
+    logprobs: bool = setting(
+        False,
+        "confidences of descriptors from log-probabilities of tokens, if the server reports them",
     )
-    # openai_compatible: further parameters of a request, or other values of them; null: not sent
-    parameters: Mapping[str, Any] | None = None
-    adapt: bool = True  # openai_compatible: send a parameter that the server refuses otherwise, or not at all
-    price: tuple[float, float] | None = (
-        None  # USD per million input and output tokens; None: from the price table
+    parameters: Mapping[str, Any] | None = setting(
+        None,
+        "openai_compatible: further parameters of a request, or other values of them; null: not sent",
     )
-    media: str = "video"  # how motions are shown: video or frames
-    frames: int = 8  # pictures of a motion, with media=frames
-    fps: float = 8.0  # pictures per second of a video
-    slow: float = 1.0  # 2: the video plays at half the speed
-    views: int = 2  # cameras side by side: the task's first, then others around it
-    size: tuple[int, int] = (384, 384)  # px, of each view
-    inline_mb: float = 18.0  # MB; gemini: larger videos are uploaded first
-    raters: int = 1  # person: how many people vote on each pair
-    host: str = "127.0.0.1"  # person: address of the page; another one than this machine's needs a token
-    port: int = 8765  # person: of the page; a free one if it is in use
-    run: str | None = None  # replay: run directory whose recorded answers are reused
+    adapt: bool = setting(
+        True, "openai_compatible: send a parameter that the server refuses otherwise, or not at all"
+    )
+    price: tuple[float, float] | None = setting(
+        None, "USD per million input and output tokens; null: from the price table"
+    )
+    inline_mb: float = setting(18.0, "MB; gemini: larger videos are uploaded first", above=0)
+    shown: ShownConfig = group_of(ShownConfig)
+    page: PageConfig = group_of(PageConfig)
+    run: str | None = setting(None, "replay: run directory whose recorded answers are reused")
 
     @property
     def embedded(self) -> bool:
@@ -95,34 +109,26 @@ class ModelConfig:
     @property
     def orders(self) -> int:
         """How often a pair is shown when it meets: to a model in both orders, to each rater once."""
-        return self.raters if self.name == "person" else 2
+        return self.page.raters if self.name == "person" else 2
 
-
-def check_model(config: ModelConfig, where: str, choices: tuple[str, ...]) -> None:
-    """Raise UserError for invalid values. `where` is "llm" or "vlm"."""
-    if config.name not in choices:
-        raise UserError(unknown_name(where, config.name, choices))
-    one_of(config, f"{where}.", media=MEDIA)
-    at_least(1, config, f"{where}.", "max_tokens", "attempts", "concurrency", "frames", "views", "raters")
-    above_0(config, f"{where}.", "timeout_s", "fps", "slow", "inline_mb")
-    at_least(0, config, f"{where}.", "backoff_s", "patience_s", "temperature")
-    if any(side % 2 or side < 64 for side in config.size):
-        raise UserError(f"{where}.size={list(config.size)}: both numbers must be even and 64 or more")
-    if config.key_env and not re.fullmatch(r"[A-Z][A-Z0-9_]{0,63}", config.key_env):
-        # the value is not shown, since it may be the key itself
-        raise UserError(
-            f"{where}.key_env must be the NAME of an environment variable, such as OPENAI_API_KEY, not the key itself"
-        )
-    instead = f"the key is read from the environment variable named by {where}.key_env"
-    no_secrets(f"{where}.base_url", config.base_url, instead)
-    url = urlsplit(config.base_url or "")
-    if config.base_url and (url.scheme not in ("http", "https") or not url.hostname):
-        raise UserError(f"{where}.base_url is not a valid URL; write http://host:port/v1")
-    if fixed := sorted(_FIXED & (config.parameters or {}).keys()):
-        raise UserError(f"{where}.parameters must not contain {fixed[0]}, which the request itself sets")
-    if not 0 <= config.port <= 65535:
-        raise UserError(f"{where}.port={config.port}: it must be from 0 (any free port) to 65535")
-    if config.name in ("gemini", "openai_compatible") and not config.model:
-        raise UserError(f"{where}={config.name} needs a model name; set {where}.model=NAME")
-    if config.name == "replay" and not config.run:
-        raise UserError(f"{where}=replay needs a run to replay; set {where}.run=RUN_DIR")
+    def check(self, where: str) -> None:
+        """Raise UserError for invalid values. `where` is "llm" or "vlm"."""
+        if self.name not in SETTINGS[where]:
+            raise UserError(unknown_name(where, self.name, SETTINGS[where]))
+        if self.key_env and not re.fullmatch(r"[A-Z][A-Z0-9_]{0,63}", self.key_env):
+            # the value is not shown, since it may be the key itself
+            raise UserError(
+                f"{where}.key_env must be the NAME of an environment variable, such as OPENAI_API_KEY, not the key "
+                "itself"
+            )
+        instead = f"the key is read from the environment variable named by {where}.key_env"
+        no_secrets(f"{where}.base_url", self.base_url, instead)
+        url = urlsplit(self.base_url or "")
+        if self.base_url and (url.scheme not in ("http", "https") or not url.hostname):
+            raise UserError(f"{where}.base_url is not a valid URL; write http://host:port/v1")
+        if fixed := sorted(_FIXED & (self.parameters or {}).keys()):
+            raise UserError(f"{where}.parameters must not contain {fixed[0]}, which the request itself sets")
+        if self.name in ("gemini", "openai_compatible") and not self.model:
+            raise UserError(f"{where}={self.name} needs a model name; set {where}.model=NAME")
+        if self.name == "replay" and not self.run:
+            raise UserError(f"{where}=replay needs a run to replay; set {where}.run=RUN_DIR")

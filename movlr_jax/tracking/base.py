@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from movlr_jax._util.parts import setting
+from movlr_jax._util.settings import no_secrets
 from movlr_jax.errors import UserError
 
 Ended = Literal["finished", "interrupted", "failed"]  # how a search ended
@@ -19,12 +21,17 @@ TRACKERS = ("none", "tensorboard", "wandb", "mlflow")
 class TrackerConfig:
     """Where the course of a search is shown, in addition to its run directory."""
 
-    name: str = "none"  # none, tensorboard, wandb, mlflow
-    project: str = "movlr-jax"  # wandb: project; mlflow: experiment
-    # mlflow: address of a server or database, or a folder; null: MLFLOW_TRACKING_URI, else `mlflow.db` in the
-    # current folder
-    uri: str | None = None
-    online: bool = True  # wandb: false writes files only, for `wandb sync` later
+    name: str = setting("none", f"one of {', '.join(TRACKERS)}", choices=TRACKERS)
+    project: str = setting("movlr-jax", "wandb: project; mlflow: experiment")
+    uri: str | None = setting(
+        None,
+        "mlflow: address of a server or database, or a folder; null: MLFLOW_TRACKING_URI, else `mlflow.db` in the "
+        "current folder",
+    )
+    online: bool = setting(True, "wandb: false writes files only, for `wandb sync` later")
+
+    def check(self, where: str) -> None:
+        no_secrets(f"{where}.uri", self.uri, "give it in the environment variable MLFLOW_TRACKING_URI")
 
 
 @dataclass(frozen=True)

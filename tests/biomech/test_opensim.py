@@ -13,14 +13,10 @@ from movlr_jax.biomech.opensim import (
     TO_OPENSIM,
     Table,
     coordinates_in,
-    muscle_path,
     parse_storage,
     read_storage,
-    rotations_of,
-    state_path,
     storage_text,
     turning_axes,
-    turns_of,
 )
 from movlr_jax.errors import UserError
 
@@ -104,14 +100,6 @@ def test_what_is_no_motion_file_is_refused_in_one_sentence(text: str, why: str, 
     assert "\n" not in str(error.value)
 
 
-def test_a_missing_file_and_a_binary_file(tmp_path: Path):
-    with pytest.raises(UserError, match="there is no file"):
-        read_storage(tmp_path / "none.mot")
-    (tmp_path / "film.mot").write_bytes(bytes(range(256)))
-    with pytest.raises(UserError, match="no line endheader"):
-        read_storage(tmp_path / "film.mot")
-
-
 def test_text_and_table_are_the_same():
     rng = np.random.default_rng(0)
     columns = {"knee_angle_r": rng.normal(0, 100, 50), "/forceset/soleus_r/activation": rng.uniform(0, 1, 50)}
@@ -122,16 +110,6 @@ def test_text_and_table_are_the_same():
     assert list(again.columns) == list(columns)
     for name, column in columns.items():
         np.testing.assert_allclose(again.columns[name], column, atol=1e-8)
-
-
-def test_names_of_states():
-    assert state_path("pelvis_tilt") == "/jointset/ground_pelvis/pelvis_tilt/value"
-    assert state_path("knee_angle_l", "speed") == "/jointset/walker_knee_l/knee_angle_l/speed"
-    assert state_path("knee_angle_r_translation1") == (
-        "/jointset/knee_angle_r_translation1/knee_angle_r_translation1/value"
-    )
-    assert muscle_path("soleus_r", "activation") == "/forceset/soleus_r/activation"
-    assert muscle_path("soleus_r") == "/forceset/soleus_r"
 
 
 def test_an_unknown_coordinate_lists_near_ones():
@@ -183,20 +161,6 @@ def test_every_orientation_can_be_inverted():
     again = coordinates.qpos(coordinates.values(qpos))
     np.testing.assert_allclose(again, qpos, atol=1e-9)
     assert list(coordinates.names) == [f"root_{p}" for p in ("tilt", "list", "rotation", "tx", "ty", "tz")]
-
-
-@pytest.mark.parametrize("side", [90.0, -90.0])
-def test_on_its_side_the_orientation_is_still_that(side: float):
-    turns = np.deg2rad([40.0, side, 25.0])
-    turned = rotations_of(turns)
-    np.testing.assert_allclose(rotations_of(turns_of(turned)), turned, atol=1e-7)
-
-
-def test_angles_of_a_turning_body_do_not_jump():
-    angle = np.linspace(0, 4 * np.pi, 200)
-    quats = np.stack([np.cos(angle / 2), 0 * angle, 0 * angle, np.sin(angle / 2)], axis=1)
-    values = Coordinates(free_box()).values(np.concatenate([np.zeros((200, 3)), quats], axis=1))
-    np.testing.assert_allclose(values["root_rotation"], angle, atol=1e-9)
 
 
 def test_speeds_are_the_derivatives_of_the_values():

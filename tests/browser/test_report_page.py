@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import io
 import json
-import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,6 @@ from voted_run import moving_bar
 import movlr_jax as mj
 from movlr_jax._util.resources import resource_text
 from movlr_jax.report import page as report
-from movlr_jax.report.charts import Line, chart
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task
@@ -29,7 +27,6 @@ from movlr_jax.tasks.simple import simple_task
 
 pytestmark = pytest.mark.slow
 SHOTS = os.environ.get("REPORT_SCREENSHOTS")  # a folder to keep pictures of the page in
-FPS = float(os.environ.get("REPORT_FPS", "20"))  # a busy machine draws fewer than the 30 of a quiet one
 BY_BROWSER = ("GPU stall due to ReadPixels",)  # Chromium on how it brings WebGL to the screen without a GPU
 HOSTILE = "<img src=x onerror=alert(1)> <b>bold</b> </script>"
 SECONDS = 2.0
@@ -226,46 +223,6 @@ def drawn(chromium, folder: Path, spec: dict) -> Any:
     return page
 
 
-@pytest.mark.parametrize(
-    ("values", "axis"),
-    [
-        ([1.0], (0, 1.1)),  # success of a search of one generation
-        ([0.0, 0.0], (0, 1.1)),  # the effort of a model without muscles
-        ([3.0, 3.0], (2.7, 3.3)),
-        ([-3.0], (-3.3, -2.7)),
-        ([1.0, 4.0], (0, 4.4)),
-        ([3.0, 4.0], (2.9, 4.1)),
-        ([math.nan], (0, 1.1)),
-    ],
-)
-def test_an_axis_suits_values_that_are_all_the_same(
-    chromium, tmp_path: Path, values: list[float], axis: tuple[float, float]
-):
-    page = drawn(chromium, tmp_path, chart("a", range(len(values)), [Line("a", values)]))
-    assert page.evaluate("(({ min, max }) => [min, max])(report.plots[0].plot.scales.y)") == pytest.approx(
-        axis
-    )
-    page.close()
-
-
-@pytest.mark.parametrize(
-    ("low", "high"), [(1.0, 1.008), (1000.0, 1030.0), (0.0, 9e7), (-3e-5, 5e-5), (123_456.0, 123_464.0)]
-)
-def test_ticks_of_an_axis_are_written_with_the_digits_of_their_step(
-    chromium, tmp_path: Path, low: float, high: float
-):
-    x = np.linspace(low, high, 40).tolist()
-    spec = chart("a", x, [Line("a", x)])
-    spec |= {"x": x, "lines": [spec["lines"][0] | {"y": x}]}  # not rounded
-    page = drawn(chromium, tmp_path, spec)
-    axes = page.evaluate("report.plots[0].plot.axes.map((axis) => [axis._splits, axis._values])")
-    page.close()
-    for values, texts in axes:
-        close = 1e-6 * (values[1] - values[0])
-        assert [float(text.replace("−", "-")) for text in texts] == pytest.approx(values, abs=close)
-        assert max(map(len, texts)) <= 8
-
-
 def test_nodes_of_the_family_tree_and_pairs_play_their_films(show):
     shown = show()
     page = shown.page
@@ -398,34 +355,3 @@ def test_a_model_of_any_size_is_drawn(chromium, tmp_path: Path, size: float):
     assert 0.02 < share < 0.5
     assert 8 <= lines < 200
     assert 2e-4 < thick / task.cameras[0].distance < 0.02
-
-
-@pytest.mark.parametrize("browser", ["chromium"], indirect=True)
-def test_frames_per_second_of_the_arm(show):
-    shown = show()
-    page = shown.page
-    shown.at("space")
-    page.wait_for_selector("[data-ready]", timeout=60_000)
-    page.evaluate("report.play()")
-    page.wait_for_timeout(4000)  # the picture finds its size
-    frames = "Number(document.querySelector('[data-viewer]').dataset.frames)"
-    before, began = page.evaluate(frames), time.monotonic()
-    page.wait_for_timeout(5000)
-    drawn = (page.evaluate(frames) - before) / (time.monotonic() - began)
-    size = page.evaluate("[report.view.width, report.view.height, report.view.ratio]")
-    print(
-        f"\n{drawn:.1f} frames/s of the arm in software OpenGL, {size[0]} x {size[1]} px, scaled by {size[2]:.2f}"
-    )
-    assert drawn >= FPS
-
-
-@pytest.mark.parametrize(("model", "most_mb"), [("ms_human_700_legs", 10)])
-def test_the_scene_of_large_models_stays_small(tmp_path: Path, model: str, most_mb: float):
-    from movlr_jax.report.scene import Episode, export_scene
-    from movlr_jax.storage.trajectory import EpisodeRecord
-
-    task = mj.load_task("flat_walk", model=model)
-    record = EpisodeRecord.read(states(task), task.model, task.adapter)
-    data = export_scene(task, [Episode("g00k01", "Best", record), Episode("g00k00", "First", record)])
-    print(f"\n{len(data) / 1e6:.2f} MB of two episodes of {SECONDS} s of {model}")
-    assert len(data) < most_mb * 1e6

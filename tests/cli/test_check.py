@@ -129,12 +129,3 @@ def test_mistakes(
         Path(reward).write_bytes(b"\xff\xfe")
     assert check([TASK, SANDBOX, f"reward={reward}"]) == 2
     assert sentence in capfd.readouterr().err.strip().splitlines()[-1]
-
-
-def test_file_may_begin_with_byte_order_mark(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    """As editors on Windows write it."""
-    file = tmp_path / "marked.py"
-    source = 'WEIGHTS = {"still": 1.0}\n\n\ndef reward(state, action):\n    return {"still": -jnp.sum(action**2)}\n'
-    file.write_text(f'"""Hold still."""\n\n{source}', encoding="utf-8-sig")
-    assert check(["+task=stand", SANDBOX, f"reward={file}"]) == 0
-    assert lines(capfd.readouterr().out)[0]["verdict"] == "accept"

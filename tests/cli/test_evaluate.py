@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cli_cases import LEG as QUICK
-from cli_cases import SUPPORT, Mistake
+from cli_cases import SUPPORT
 from tiny_task import task as tiny_task
 
 from movlr_jax.cli.evaluate import main as evaluate
@@ -45,23 +45,6 @@ def test_training_is_found_again_by_same_task_only(leg: Task):
     heavy.model.body_mass[-1] *= 1.1
     others = (digest(tiny_task(0.2)), digest(heavy), digest(leg, seed=1), digest(leg, "episode_s=0.2"))
     assert len({first, *others}) == 5
-
-
-def test_changed_task_file_is_another_task(leg: Task, tmp_path: Path):
-    file = tmp_path / "mine.py"
-    file.write_text(LEG.read_text())
-    before = digest(leg, file=file)
-    file.write_text(LEG.read_text() + "\n# a fall ends the episode\n")
-    assert digest(leg, file=file) != before
-
-
-def test_another_content_of_policy_file_is_another_evaluation(leg: Task, tmp_path: Path):
-    file = tmp_path / "policy_k00.npz"
-    found = set()
-    for content in (b"one", b"other"):
-        file.write_bytes(content)
-        found.add(digest(leg, "optimizer=ppo", f"optimizer.ppo.init={file}"))
-    assert len(found) == 2
 
 
 @pytest.mark.parametrize(
@@ -125,15 +108,3 @@ def test_another_evaluation_does_not_overwrite_trajectory(
     longer = kept("reward=a/mine.py", "episode_s=0.096")
     assert longer not in (first, other), "another setting is another evaluation"
     assert Path(first).read_bytes() == data
-
-
-def test_folder_that_cannot_be_written_is_told_before_work(
-    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, mistake: Mistake
-):
-    (elsewhere / "taken").write_text("")
-    monkeypatch.setattr(module.Sandbox, "vet", lambda sandbox, source: Verdict("probe", None, 0.0))
-    monkeypatch.setattr(module, "evaluate_programs", lambda *given: pytest.fail("it begins to optimise"))
-    for folder in ("taken", "taken/x"):
-        said = mistake(evaluate, *QUICK, f"run_dir={folder}", alone=False)
-        assert said.startswith(f"cannot write {folder}: ")
-        assert said.endswith("choose another run_dir=...")

@@ -16,7 +16,6 @@ from movlr_jax.cli.export import main as export
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import options
 from movlr_jax.config.recipe import read_recipe
-from movlr_jax.engine.episodes import EpisodeRequest
 from movlr_jax.engine.export import settings_of_policy
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -49,17 +48,6 @@ def test_evaluation_becomes_motion_of_opensim(evaluated: Path, capfd: pytest.Cap
         np.testing.assert_allclose(np.deg2rad(table.columns["knee"]), kept["qpos"][:, 2], atol=1e-6)
 
 
-def test_by_default_files_are_next_to_trajectory(evaluated: Path, capfd: pytest.CaptureFixture[str]):
-    pytest.importorskip("pyarrow")
-    assert export([str(evaluated), "format=sto,csv,parquet", LEG[0]]) == 0
-    files = [evaluated.with_name(f"human_seed3{end}") for end in (".sto", "_forces.sto", ".csv", ".parquet")]
-    assert capfd.readouterr().out.splitlines() == [str(file) for file in files]
-    assert all(file.exists() for file in files)
-    assert "/forceset/vasti/activation" in read_table(files[0]).columns
-    assert "/forceset/vasti|tendon_force" in read_table(files[1]).columns
-    assert list(read_table(files[2]).columns) == list(read_table(files[3]).columns)
-
-
 @pytest.mark.parametrize(
     ("more", "names"),
     [
@@ -79,17 +67,6 @@ def test_run_is_exported_into_its_folder(
         assert written == [str(searched / "export" / name) for name in names]
     assert len(written) == len(names or "1")
     assert all(len(read_table(Path(path)).time) == 4 for path in written)
-
-
-def test_candidate_of_run_by_its_file(searched: Path, capfd: pytest.CaptureFixture[str]):
-    assert export([str(searched / "gen_00" / "k01.npz"), "format=csv"]) == 0
-    assert capfd.readouterr().out.splitlines() == [str(searched / "export" / "g00k01.csv")]
-
-
-def test_candidate_of_run_from_inside_its_folder(searched: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(searched / "gen_00")
-    ((name, _, folder),) = EpisodeRequest(Path("k01.npz")).episodes("export")
-    assert folder / name == searched.resolve() / "export" / "g00k01"
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -122,8 +99,3 @@ def test_mistakes_are_one_sentence(evaluated: Path, searched: Path, mistake: Mis
     assert "there is no walk.yaml next to it; give +task=NAME" in mistake(export, str(alone))
     assert "is not a run directory of movlr-jax" in mistake(export, str(tmp_path))
     assert f"there is no policy file {alone}x" in mistake(export, f"policy={alone}x")
-
-
-def test_help_names_formats(capfd: pytest.CaptureFixture[str]):
-    assert export(["--help"]) == 0
-    assert "format is" in capfd.readouterr().out

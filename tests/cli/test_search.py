@@ -22,7 +22,6 @@ from movlr_jax.api import open_run
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
-from movlr_jax.config.overrides import expand, with_quotes
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.engine.description import describe, to_yaml
 from movlr_jax.engine.parts import build_context
@@ -72,11 +71,6 @@ def test_search_leaves_everything_behind(finished: Path):
     source = next(e for e in results(finished)[1] if e["name"] == best)["source"]
     assert (finished / "best.py").read_text() == source
     assert (finished / "side_by_side.mp4").exists() == (best != "g00k00"), "the first program next to itself"
-
-
-def test_same_seed_gives_same_search(finished: Path, tmp_path: Path):
-    assert search([*QUICK, "films=false", f"run_dir={tmp_path / 'again'}"]) == 0
-    assert results(tmp_path / "again") == results(finished)
 
 
 def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(finished: Path, tmp_path: Path):
@@ -179,35 +173,6 @@ def test_folder_of_any_name_holds_run_and_hint_to_continue_can_be_pasted(
     assert (elsewhere / folder / "best.py").exists()
     (hint,) = shlex.split(mistake(search, *given).rpartition(" continue with ")[2])
     assert search([hint]) == 0
-
-
-def test_folder_whose_name_is_not_utf8_holds_run_and_its_report(elsewhere: Path):
-    """As names from older systems are: Latin-1 in this case."""
-    folder = os.fsdecode(b"caf\xe9")
-    assert search([*LEG, f"run_dir={folder}/a"]) == 0
-    assert "caf\\udce9" in Path(folder, "a", "report.html").read_text(encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "movlr_jax", "report", "."],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
-    )
-    assert done.returncode == 0
-    assert 'href="caf%E9/a/report.html"' in Path("report.html").read_text(encoding="utf-8")
-    command = [sys.executable, "-m", "movlr_jax", "export", f"{folder}/a", "format=csv"]
-    assert b"caf\xe9/a/export" in subprocess.run(command, stdout=subprocess.PIPE).stdout
-
-
-def test_folders_and_files_of_any_name_may_be_swept_and_refer_to_settings(elsewhere: Path):
-    assert [with_quotes(o) for o in ("reward=a.py,b.py", "run_dir=runs/${seed}", "resume=null")] == [
-        "reward=a.py,b.py",
-        "run_dir=runs/${seed}",
-        "resume=null",
-    ]
-    assert expand(["reward=ü.py,b.py"]) == [["reward='ü.py'"], ["reward=b.py"]]
-    assert compose([*expand([*LEG, "run_dir=ü${seed}", "seed=7"])[0]]).run_dir == "ü7"
-    assert compose([*LEG, "reward=ü=1.py"]).reward == "ü=1.py"
-    assert search(["-m", *LEG, "run_dir=ü=1"]) == 0
-    assert (elsewhere / "ü=1" / "0" / "best.py").exists()
 
 
 def test_physics_is_traced_once_for_each_size_of_batch(tmp_path: Path):

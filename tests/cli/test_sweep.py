@@ -12,10 +12,8 @@ from cli_cases import LEG, TASK, Mistake
 
 from movlr_jax.__main__ import main as movlr_jax
 from movlr_jax._util.settings import from_mapping
-from movlr_jax.cli.arguments import read
 from movlr_jax.cli.report import main as report
 from movlr_jax.cli.search import main as search
-from movlr_jax.cli.sweep import sweep
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
 from movlr_jax.storage.archive import Archive
@@ -91,16 +89,6 @@ def test_experiment_file_overrides_tuned_settings_and_command_line_overrides_bot
     assert compose(["+task=high_bottle"], folder).task.settings["lift_m"] == [0, 0, 0.2]
 
 
-def test_experiment_file_can_name_task(elsewhere: Path):
-    own = experiment(elsewhere, "defaults: [{override /task: stand}]\ncandidates: 9\n")
-    for words in ([], ["+task=stand"], ["task=stand"]):
-        config = compose([*words, own[2]], Path(own[1]))
-        assert (config.task.name, config.model, config.candidates) == ("stand", "myolegs", 9)
-    assert compose([own[2], "model=ms_human_700"], Path(own[1])).optimizer.mppi.samples == 12  # tuned for it
-    config = compose([own[2], "+task=bottle_pour"], Path(own[1]))
-    assert (config.task.name, config.candidates) == ("bottle_pour", 9), "the command line takes precedence"
-
-
 # Mistakes.
 
 WRONG = [
@@ -132,25 +120,6 @@ def test_mistake_is_told_in_one_sentence(
 ):
     assert sentence in mistake(search, TASK, *arguments)
     assert list(elsewhere.iterdir()) == []
-
-
-@pytest.mark.parametrize("switch", [["-m"], []])
-def test_settings_that_do_not_fit_one_method_are_told_before_any_job_starts(
-    mistake: Mistake, elsewhere: Path, switch: list[str]
-):
-    said = mistake(search, *switch, TASK, "method=movlr,human,eureka", "candidates=2")
-    assert said == (
-        "method=human evaluates one program once; leave candidates and generations at 1; this is job 2 of 3 "
-        "(method=human), and none was started"
-    )
-    assert list(elsewhere.iterdir()) == []
-
-
-def test_unknown_experiment_is_told_with_near_matches(mistake: Mistake, elsewhere: Path):
-    folder = experiment(elsewhere, "candidates: 9\n")[:2]
-    assert mistake(search, TASK, *folder, "+experiment=shrt") == (
-        "there is no experiment 'shrt'; did you mean 'short'?"
-    )
 
 
 # Sweeps.
@@ -187,31 +156,6 @@ def test_job_that_fails_is_on_page(capfd: pytest.CaptureFixture[str]):
     said = capfd.readouterr().err
     assert "Traceback" not in said
     assert "none_such" in said
-
-
-def breaking(config: Config) -> int:
-    """A command with a defect."""
-    raise ZeroDivisionError(f"seed {config.seed} is broken\nmore about it")
-
-
-def test_job_that_ends_with_unexpected_exception_says_why(capfd: pytest.CaptureFixture[str]):
-    assert sweep(breaking, read(["-m", *LEG, "seed=0,1", "run_dir=sweep"])) == 1
-    said = capfd.readouterr().err
-    for seed in (0, 1):
-        job = yaml.safe_load(Path(f"sweep/{seed}/job.yaml").read_text())
-        assert (job["status"], job["error"]) == (1, f"ZeroDivisionError: seed {seed} is broken")
-        assert f"seed={seed}: ZeroDivisionError: seed {seed} is broken\n" in said
-    assert "in breaking" in said  # the traceback
-    assert "did not end" not in said
-
-
-def test_run_of_task_file_goes_on_with_experiment_of_ones_own(elsewhere: Path, mistake: Mistake):
-    own = experiment(elsewhere, "candidates: 1\n")
-    given = [*(word for word in LEG if not word.startswith("candidates")), *own]
-    assert search([*given, "generations=1", "run_dir=run"]) == 0
-    assert search([*given, "generations=2", "resume=run"]) == 0
-    assert len({e["generation"] for e in results(Path("run"))[1]}) == 2
-    assert "seed was 0, is 1" in mistake(search, *given, "generations=2", "resume=run", "seed=1")
 
 
 @pytest.mark.slow

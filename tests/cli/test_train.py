@@ -14,11 +14,9 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 from cli_cases import SUPPORT, Mistake
 
 from movlr_jax.cli.train import main as train
-from movlr_jax.cli.train import table
 from movlr_jax.engine.train import draw_curves
 from movlr_jax.models import model_adapter
 from movlr_jax.storage.layout import POLICY
-from movlr_jax.storage.writing import locked
 
 RECIPE = f"""
 settings:
@@ -137,41 +135,6 @@ def test_stages_of_edited_file_are_not_reused(recipe: Path, tmp_path: Path, mist
     assert train(command) == 0
 
 
-def test_stage_of_edited_model_or_motion_does_not_go_on(tmp_path: Path, mistake: Mistake):
-    recipe, model, motion = (tmp_path / name for name in ("mine.yaml", "body.xml", "walk_seed0.npz"))
-    recipe.write_text(
-        "settings: {task: stand, optimizer: ppo}\nstages:\n  - {name: only, optimizer.ppo.env_steps: 80}\n"
-    )
-    model.write_text('<mujoco><asset><mesh file="part.obj"/></asset><include file="more.xml"/></mujoco>')
-    (tmp_path / "part.obj").write_text(
-        "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 2 3\nf 1 2 4\nf 1 3 4\nf 2 3 4\n"
-    )
-    (tmp_path / "more.xml").write_text("<mujoco><option/></mujoco>")
-    motion.write_text("no episode")
-    command = [f"+recipe={recipe}", f"run_dir={tmp_path / 'run'}", f"model={model}"]
-    command += [f"optimizer.ppo.motions=[{tmp_path}]"]
-
-    def said() -> str:
-        return mistake(train, *command, alone=False)
-
-    begun = said()
-    assert "has no actuators" in begun
-    checkpoint = tmp_path / "run" / "stages" / "00_only" / "checkpoints" / "k00" / "1"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "state").write_text("of a training that has begun")
-    motions = f"optimizer.ppo.motions={[str(tmp_path)]}"
-    for path in (model, tmp_path / "part.obj", tmp_path / "more.xml", motion):
-        before = path.read_text()
-        path.write_text(before + "\n")
-        setting = motions if path == motion else f"model={model}"
-        assert f"was trained with other settings: the content of {setting} has changed;" in said()
-        path.write_text(before)
-    assert said() == begun
-    (tmp_path / "run" / "stages" / "00_only" / "contents.json").write_text("{}")  # of an earlier version
-    motion.write_text("none either")
-    assert said() == begun
-
-
 def test_hand_written_reward_is_recorded_beside_another_one(recipe: Path, tmp_path: Path):
     other = tmp_path / "still.py"
     other.write_text(STILL)
@@ -188,42 +151,6 @@ def test_hand_written_reward_is_recorded_beside_another_one(recipe: Path, tmp_pa
     path = root / "stages" / "00_first" / "curves.json"
     path.write_text(json.dumps(found["other"] | {"human_reward": found["other"]["human_reward"][1:]}))
     draw_curves(root)  # as of a training that began before this was recorded
-
-
-def test_mean_of_successes_is_share():
-    """Seven of eight were shown as 1."""
-    grasps = [{"success": float(i > 0), "object_position_error_m": 0.02} for i in range(8)]
-    lines = table(grasps)
-    assert lines[1].split() == ["0", "0.020", "0"]
-    assert lines[-1].split() == ["mean", "0.020", "0.88"]
-
-
-def test_one_process_at_time_trains_in_folder(recipe: Path, tmp_path: Path, mistake: Mistake):
-    with locked(tmp_path / "run"):
-        told = mistake(train, f"+recipe={recipe}", f"run_dir={tmp_path / 'run'}")
-    assert told.startswith(f"another process is working in {tmp_path / 'run'}; wait for it")
-
-
-def test_mistakes(recipe: Path, mistake: Mistake):
-    assert "train needs a recipe" in mistake(train)
-    assert "seed='x' is not an integer" in mistake(train, f"recipe={recipe}", "seed=x")
-    assert "the recipe names it" in mistake(train, f"recipe={recipe}", "+task=stand")
-
-
-@pytest.mark.parametrize("name", ["reach/far", ""])
-def test_name_of_stage_is_that_of_folder(recipe: Path, mistake: Mistake, name: str):
-    recipe.write_text(RECIPE.replace("name: second", f'name: "{name}"'))
-    assert f"the name of stage {name!r} is also that of a folder" in mistake(train, f"+recipe={recipe}")
-
-
-@pytest.mark.slow
-def test_program_that_was_refused_can_be_corrected(recipe: Path, tmp_path: Path, mistake: Mistake):
-    reward = tmp_path / "still.py"
-    reward.write_text(STILL.replace("state.qvel", "state.qvle"))
-    command = [f"+recipe={recipe}", "starts=0", f"reward={reward}", f"run_dir={tmp_path / 'run'}"]
-    assert "did you mean 'qvel'" in mistake(train, *command, alone=False)
-    reward.write_text(STILL)
-    assert train(command) == 0
 
 
 @pytest.mark.slow

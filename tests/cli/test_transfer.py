@@ -8,8 +8,8 @@ import pytest
 from cli_cases import SUPPORT
 
 from movlr_jax.cli.evaluate import main as evaluate
-from movlr_jax.cli.transfer import main, read_request, show
-from movlr_jax.engine.transfer import TransferRow, means, rows_of
+from movlr_jax.cli.transfer import main, read_request
+from movlr_jax.engine.transfer import rows_of
 from movlr_jax.errors import UserError
 
 TINY = str(SUPPORT / "tiny_task.py")
@@ -63,15 +63,6 @@ def test_targets_with_same_file_name_keep_their_results_apart(tmp_path, capsys):
         assert kept.with_suffix(".npz").exists()
 
 
-def test_another_optimizer_is_target_too():
-    request = read_request(["reward=human", "from=bottle_pour", "to=bottle_pour", "to.optimizer=mppi,mpc2"])
-    assert [(row.role, row.optimizer) for row, _ in rows_of(request)] == [
-        ("from", "mpc2"),
-        ("to", "mppi"),
-        ("to", "mpc2"),
-    ]
-
-
 def test_reward_goes_unchanged_and_one_that_cannot_is_row_with_reason(tmp_path, capsys):
     """The same numbers as evaluate has; a program that speaks of what a target lacks is told of, not lost."""
     reward = tmp_path / "kick.py"
@@ -112,14 +103,6 @@ def test_reward_goes_unchanged_and_one_that_cannot_is_row_with_reason(tmp_path, 
     assert again[1]["metrics"] == {"object_position_error_m": 7.0}
 
 
-def test_mean_is_over_seeds_that_have_number():
-    runs = [
-        {"distance_m": 1.0, "time_to_fall_s": 2.0, "seed": 0, "task": "a"},
-        {"distance_m": 2.0, "seed": 1},
-    ]
-    assert means(runs) == {"distance_m": 1.5, "time_to_fall_s": 2.0}
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -132,11 +115,6 @@ def test_mean_is_over_seeds_that_have_number():
 def test_mistakes_are_told(arguments, said):
     with pytest.raises(UserError, match=said):
         read_request(arguments)
-
-
-def test_task_that_does_not_exist_is_told(capsys):
-    assert main(["reward=human", "from=flat_walk", "to=rouh_walk"]) == 2
-    assert "rough_walk" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -166,23 +144,3 @@ def test_planner_has_no_policy_to_validate(tmp_path, capsys):
     rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert rows[0]["metrics"]
     assert "has no policy to run in another engine" in rows[1]["reason"]
-
-
-def test_every_cell_of_table_stands_under_its_heading(capsys: pytest.CaptureFixture[str]):
-    show([TransferRow("engine", "stand", "myolegs", "ppo", "mjx", "human", {"success": 1.0}, paper="2.4 m")])
-    table = capsys.readouterr().err.splitlines()
-    heads = next(line for line in table if "engine" in line and "task" in line)
-    cells = next(line for line in table if "stand" in line)
-    for head, cell in (("task", "stand"), ("engine", "mjx"), ("reward", "human"), ("paper", "2.4 m")):
-        assert heads.index(head) == cells.index(cell)
-
-
-def test_table_without_number_says_why(capsys: pytest.CaptureFixture[str]):
-    show(
-        [
-            TransferRow(
-                "origin", "stand", "myolegs", "ppo", "mjx", "human", {}, reason="there is no goal 'velocity'"
-            )
-        ]
-    )
-    assert "there is no goal 'velocity'" in capsys.readouterr().err

@@ -15,7 +15,6 @@ from movlr_jax.engine import tune
 from movlr_jax.engine.space import Range, read_space
 from movlr_jax.errors import UserError
 from movlr_jax.sandbox.source import parse
-from movlr_jax.storage.writing import locked
 
 TASK = f"+task={SUPPORT / 'tiny_task.py'}"
 
@@ -99,24 +98,6 @@ def test_study_begins_with_what_is_set_goes_on_and_keeps_its_best(
     assert "other settings" in err
 
 
-def test_every_trial_closes_its_optimiser_also_one_that_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    closed, failing = [], iter([False, True])
-
-    def evaluated(optimizer: Any, *rest: Any) -> Any:
-        assert optimizer not in closed
-        if next(failing):
-            raise UserError("no memory")
-        return evaluate(optimizer, *rest)
-
-    evaluate, close = tune.evaluate, tune.close
-    monkeypatch.setattr(tune, "evaluate", evaluated)
-    monkeypatch.setattr(tune, "close", lambda optimizer: (closed.append(optimizer), close(optimizer)))
-    assert main([*small_study(tmp_path), "trials=2"]) == 2
-    assert len(closed) == 3  # of two trials and of the vetting
-
-
 def test_trial_that_fails_is_not_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Its goal is 5 m away: the score of the trial that works is below -100. The other one has no finite measure."""
     given = small_study(tmp_path)
@@ -132,20 +113,6 @@ def test_trial_that_fails_is_not_best(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (result["trials"], result["best_trial"]) == (2, 0)
     assert result["score"] == result["score_before"] < -100
     assert "trial 1, seed 0: the metrics of the episode are not finite" in said.err
-
-
-def test_study_whose_trials_all_fail_has_no_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    given = small_study(tmp_path)
-    task = (
-        (tmp_path / "kick.py")
-        .read_text()
-        .replace("goals=", "measure=lambda read: {'far': float('nan')}, goals=")
-    )
-    (tmp_path / "kick.py").write_text(task)
-    assert main(given) == 0
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert "best_trial" not in result
-    assert result["reason"] == "no trial can be used: the metrics of the episode are not finite"
 
 
 REWARD = '''"""Hold still."""
@@ -180,41 +147,6 @@ def test_study_of_edited_file_does_not_go_on(edited: str, said: str, tmp_path: P
     told = mistake(main, *command, "trials=2", alone=False)
     assert f"study.db was created with other {said}; undo the change, or give another run_dir=" in told
     assert (tmp_path / "study" / "best.py").read_text() == best
-
-
-def test_study_without_record_of_its_files_goes_on(tmp_path: Path, mistake: Mistake):
-    optuna = pytest.importorskip("optuna")
-    command = small_study(tmp_path)
-    assert main(command) == 0
-    study = optuna.load_study(storage=f"sqlite:///{tmp_path / 'study' / 'study.db'}", study_name="tune")
-    older = {name: v for name, v in study.user_attrs["made_with"].items() if not name.startswith("content")}
-    study.set_user_attr("made_with", older)
-    (tmp_path / "mine.py").write_text(REWARD.replace("**2", "**4"))
-    assert main(command) == 0
-    (tmp_path / "mine.py").write_text(REWARD)
-    assert "content of the reward" in mistake(main, *command, alone=False)
-
-
-def test_range_of_setting_that_is_no_number_is_told(tmp_path: Path, mistake: Mistake):
-    command = small_study(tmp_path)
-    (tmp_path / "space.yaml").write_text("optimizer.mppi.rule: {low: 1, high: 3}\n")
-    told = mistake(main, *command, alone=False)
-    assert told.startswith(
-        "optimizer.mppi.rule is 'mppi', but low and high need a number; give {choices: [...]}"
-    )
-    assert not (tmp_path / "study").exists()
-
-
-def test_one_process_at_time_works_on_study(tmp_path: Path, mistake: Mistake):
-    optuna = pytest.importorskip("optuna")
-    command, root = small_study(tmp_path), tmp_path / "study"
-    assert main(command) == 0
-    study = optuna.load_study(storage=f"sqlite:///{root / 'study.db'}", study_name="tune")
-    running = study.ask()
-    with locked(root):
-        told = mistake(main, *command, "trials=2", alone=False)
-    assert f"another process is working in {root}; wait for it" in told
-    study.tell(running, 1.0)  # an error if the other command had marked it as failed
 
 
 @pytest.mark.parametrize(

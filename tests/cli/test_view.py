@@ -12,7 +12,6 @@ from replayed import replay_of
 from movlr_jax.cli import view as command
 from movlr_jax.cli.view import main
 from movlr_jax.film import muscles, viewer
-from movlr_jax.tasks.base import Camera
 
 
 def test_it_plays_in_real_time_at_speed_and_again():
@@ -50,13 +49,6 @@ def test_keys_pause_step_and_change_speed():
     assert replay.playing
 
 
-def test_one_state_is_shown_as_it_is():
-    replay = replay_of(1)
-    assert replay.length == 0.0
-    replay.advance(0.1)
-    assert replay.step == 0
-
-
 def test_second_word_names_candidate(tmp_path: Path):
     request, own = command.read_view([str(tmp_path), "g01k03", "in=window"])
     assert (request.candidate, own.in_) == ("g01k03", "window")
@@ -88,8 +80,3 @@ def test_missing_display_and_package_are_told_before_anything_is_built(
         "view without a display, or with in=browser, needs the package 'mjviser', which is not installed; "
         "pip install 'movlr-jax[view]'\n"
     )
-
-
-def test_page_opens_where_camera_of_films_stands():
-    assert viewer.eye(Camera((0.0, 0.0, 1.0), 2.0, 90.0, 0.0)) == pytest.approx((0.0, -2.0, 1.0))
-    assert viewer.eye(Camera((1.0, 0.0, 1.0), 2.0, 180.0, -90.0)) == pytest.approx((1.0, 0.0, 3.0))

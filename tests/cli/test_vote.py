@@ -149,25 +149,6 @@ def test_a_vote_is_taken_back_and_its_pair_is_shown_again(tmp_path: Path):
     ]  # fmt: skip
 
 
-def test_taking_back_a_vote_on_a_page_opened_again_leaves_the_earlier_ones(tmp_path: Path):
-    make_run(tmp_path / "run", 2)
-    with Page(tmp_path / "run") as page:
-        for _ in range(2):
-            page.vote("first")
-            page.post("undo")
-        for _ in range(3):
-            page.state(further=1)
-            page.vote("tie")
-    for _ in range(2):  # each motion is on the left once
-        with Page(tmp_path / "run") as page:
-            assert len(page.questions.votes) == 3
-            page.state(further=1)
-            page.vote("first")
-            page.post("undo")
-    keys = [call["key"] for call in calls(tmp_path / "run") if call["state"] == "answered"]
-    assert len(keys) == len({*keys}) == 3
-
-
 def test_a_second_rater_shares_pairs_and_their_agreement_is_counted(tmp_path: Path):
     """Ana always says left, Bo always right: on every pair that both saw in the same order they disagree."""
     make_run(tmp_path / "run", 5)
@@ -224,20 +205,6 @@ def test_the_ranking_stands_next_to_that_of_the_judge(tmp_path: Path):
     said = json.loads(critique["answer"])
     assert said["advice"][0]["action"] == "strengthen"
     assert said["problems"] == ["the knee is stiff"]
-
-
-def test_the_film_that_was_made_for_the_judge_is_shown_without_captions(tmp_path: Path):
-    make_run(tmp_path / "run", 2)
-    with Archive.open(tmp_path / "run") as archive:
-        archive.put("gen_00/k01_seen.mp4", b"seen")
-    with Page(tmp_path / "run") as page:
-        films = {page.questions._ids[f["id"]]: f for f in page.state()["question"]["films"]}
-        assert films["g00k00"]["strip"] > 0, "the strips of text are cut off"
-        assert films["g00k01"]["strip"] == 0
-        data = {name: page.client.get(f"/film/{f['id']}").content for name, f in films.items()}
-        assert data == {"g00k00": b"film 0", "g00k01": b"seen"}
-        assert page.client.get("/film/gen_00").status_code == 404
-        assert not any(name in json.dumps(page.state()) for name in data), "the names are not told"
 
 
 def test_hostile_text_stays_text(tmp_path: Path):

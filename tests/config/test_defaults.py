@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ from movlr_jax._util.resources import resource_dir
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.defaults import store_defaults
-from movlr_jax.config.help import comments, help_text
-from movlr_jax.config.schema import Config
+from movlr_jax.config.help import help_text
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 FILES = sorted(
@@ -78,7 +76,7 @@ def test_search_says_what_was_tuned(tmp_path: Path, capfd: pytest.CaptureFixture
     assert "Tuned for this task and model" in (tmp_path / "run" / "report.html").read_text()
 
 
-def test_help_has_every_setting_with_its_default_and_its_comment():
+def test_help_has_every_setting_with_its_default_and_meaning():
     text = help_text()
     for line in (
         "candidates: 4",
@@ -89,29 +87,8 @@ def test_help_has_every_setting_with_its_default_and_its_comment():
         "judge: vlm",
     ):
         assert line in text
-    assert "true: use the settings tuned for this task and model" in comments(Config)["tuned"]
+    assert "true: use the settings tuned for this task and model" in text
     assert "K, programs per generation" in text
-
-
-@dataclass
-class Commented:
-    plain: int = 1  # at the end
-    # before
-    # the field
-    below: int = 2
-    wrapped: tuple[str, ...] = (
-        "a",
-        "b",
-    )  # after its last line
-    none: int = 3
-
-
-def test_comment_belongs_to_its_field_wherever_formatter_put_it():
-    assert comments(Commented) == {
-        "plain": "at the end",
-        "below": "before the field",
-        "wrapped": "after its last line",
-    }
 
 
 @pytest.mark.parametrize("name", ["2026_11_05", "2026.10", "1e3", "007"])

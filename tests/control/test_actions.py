@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +10,10 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from PIL import Image
 from tiny_task import task as tiny_task
 
 import movlr_jax as mj
 from movlr_jax._util.settings import changed
-from movlr_jax.config.compose import compose
 from movlr_jax.control.episode import episode_of
 from movlr_jax.control.optimizers import Dynsyn, Ppo
 from movlr_jax.control.ppo import actions as spaces
@@ -26,8 +23,6 @@ from movlr_jax.control.ppo.config import GroupsConfig, PdConfig, PpoConfig
 from movlr_jax.control.ppo.policy_file import save_policy
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import _states
-from movlr_jax.film.group_picture import picture
-from movlr_jax.film.renderer import renderer
 from movlr_jax.rewards.state import instrument, layout_of
 from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks import build_task
@@ -293,25 +288,6 @@ def test_a_policy_keeps_the_groups_that_it_commands(tmp_path: Path):
     again.begin(1, jax.random.key(0))  # the file fits
 
 
-@pytest.mark.parametrize("groups", [(0, 1), (0, 0, 0, 0, 0, 0, 2), (0, 1, 2, 3, 4, 5, -1)])
-def test_groups_that_do_not_fit_the_muscles_are_a_sentence(groups: tuple[int, ...]):
-    config = Dynsyn(ppo=changed(PpoConfig(), muscle_groups=groups))
-    with pytest.raises(UserError, match=r"muscle_groups has \d numbers, from .*the model has 7 muscles"):
-        build_ppo(config, tiny_task())
-
-
-@pytest.mark.skipif(renderer().name is None, reason="nothing draws here")
-def test_groups_are_drawn_each_in_its_colour():
-    task = tiny_task()
-    names = [task.model.actuator(i).name for i in range(task.model.nu)]
-    one, two = (
-        np.asarray(Image.open(io.BytesIO(picture(task, {name: i % n for i, name in enumerate(names)}))))
-        for n in (1, 4)
-    )
-    assert one.shape == two.shape == (560, 1260, 3)
-    assert 50 < (one != two).any(axis=-1).sum() < 0.2 * one.shape[0] * one.shape[1]
-
-
 def test_random_keys_follow_the_row_within_the_candidate(tiny):
     """K together draw what each draws alone."""
 
@@ -330,8 +306,3 @@ def test_random_keys_follow_the_row_within_the_candidate(tiny):
     np.testing.assert_array_equal(alone.actions, together.actions[6:9])
     each = tiny.physics.rollout(start, noisy, scale.repeat(3, axis=0), steps=3, key=KEY, candidates=4)
     np.testing.assert_array_equal(each.actions, together.actions)
-
-
-def test_an_optimizer_without_further_settings_has_the_defaults_of_its_class():
-    for name, kind in (("ppo", Ppo), ("dynsyn", Dynsyn)):
-        assert compose(["+task=bottle_pour", f"optimizer={name}"]).optimizer == kind()

@@ -10,7 +10,6 @@ from movlr_jax.config.compose import compose
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.walking.anticipation import PHASES, at_phase, recorded_targets
 from movlr_jax.engine.tasks import task_of
-from movlr_jax.errors import UserError
 
 LEGS = ["+task=flat_walk", "model=ms_human_700_legs", "optimizer=ppo", "tuned=false", "optimizer.ppo.action=posture",
         "optimizer.ppo.teacher=reference", "optimizer.ppo.observe=[gait,joints]", "optimizer.muscle.law=torque",
@@ -40,12 +39,3 @@ def test_joints_follow_the_stride_with_learned_targets():
     assert learned.max() > recorded[:, knee].max()
     assert np.mod(recorded[:, knee].argmax() - learned.argmax(), PHASES) in range(1, PHASES // 5)
     ppo.physics.close()
-
-
-def test_a_teacher_without_a_recorded_stride_is_told():
-    task = task_of(compose(LEGS))
-    with pytest.raises(UserError, match="teacher=reference needs joint targets"):
-        build_ppo(compose(LEGS).optimizer, task)
-    config = compose([*LEGS, "optimizer.ppo.teacher=", "optimizer.ppo.stride_starts=1"])
-    with pytest.raises(UserError, match="stride_starts=1 needs a recorded stride"):
-        build_ppo(config.optimizer, task)

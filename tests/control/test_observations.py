@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from movlr_jax.control.ppo.observations import gait_view, joint_view
-from movlr_jax.errors import UserError
 from movlr_jax.tasks import build_task
 from movlr_jax.tasks.instruction import with_instruction
 from movlr_jax.types import Step
@@ -135,8 +134,3 @@ def test_heights_are_above_the_feet_also_up_a_slope():
     mujoco.mj_forward(task.model, data)
     high = low.replace(sensors=jnp.asarray(data.sensordata, jnp.float32))  # pyright: ignore[reportAttributeAccessIssue]
     np.testing.assert_allclose(view(high)[:13], view(low)[:13], atol=2e-5)
-
-
-def test_what_is_no_walk_is_told_so():
-    with pytest.raises(UserError, match="`gait` needs a walking task"):
-        gait_view(build_task("stand", "myolegs", 10.0, {}), np.zeros(35))

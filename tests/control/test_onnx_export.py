@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_cases import SUPPORT, Mistake
+from cli_cases import SUPPORT
 
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
 pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
@@ -23,7 +23,6 @@ from movlr_jax.control.onnx_export.graph import onnx_model
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.policy_file import save_policy
 from movlr_jax.engine.tasks import task_of
-from movlr_jax.errors import UserError
 
 RUNNER = Path(__file__).parents[2] / "examples" / "run_policy.py"
 LEG = [
@@ -57,11 +56,6 @@ def test_a_translated_function_is_the_function(name: str):
         np.testing.assert_allclose(
             session.run(None, {"x": x})[0], function(jnp.asarray(x)), rtol=1e-5, atol=1e-6
         )
-
-
-def test_an_operation_without_translation_is_named():
-    with pytest.raises(UserError, match=r"'sort'.*no translation"):
-        onnx_model(jnp.sort, {"x": (3,)}, "y", {})
 
 
 def checked(words: list[str], folder: Path, steps: int) -> float:
@@ -114,11 +108,3 @@ def test_the_walk_of_the_package_walks_in_plain_mujoco(tmp_path: Path):
     out = tmp_path / "walk.onnx"
     assert export(["policy=flat_walk_ms_human_700_legs", f"out={out}"]) == 0
     assert runpy.run_path(str(RUNNER))["run"](str(out), 5.0).xpos[1][0] > 3.0  # m
-
-
-def test_mistakes_are_sentences(mistake: Mistake, tmp_path: Path):
-    assert mistake(export, "policy=nowhere.npz") == "there is no policy file nowhere.npz"
-    (tmp_path / "alone.npz").touch()
-    assert "no config.yaml" in mistake(export, f"policy={tmp_path / 'alone.npz'}")
-    assert "ends in .onnx" in mistake(export, "policy=flat_walk_myolegs", "out=walk.pb")
-    assert "train it" in mistake(export, "policy=slow_walk_legs")

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from cli_cases import LEG, Mistake
+from cli_cases import LEG
 
 from movlr_jax._util.settings import changed
 from movlr_jax.cli.evaluate import main as evaluate
@@ -156,12 +156,6 @@ def test_a_file_that_is_wrong_is_told(tmp_path: Path, whole: bytes, kind: str):
     assert "\n" not in str(told.value)
 
 
-def test_what_is_no_file_is_told(tmp_path: Path):
-    for path in (tmp_path, tmp_path / "none.npz", Path("/dev/zero"), Path("a\0b")):
-        with pytest.raises(UserError, match="cannot read a trained policy from this file"):
-            used(path)
-
-
 def test_a_policy_decides_what_it_is_and_nothing_else(tmp_path: Path, whole: bytes):
     path = tmp_path / "policy.npz"
     path.write_bytes(whole)
@@ -228,15 +222,3 @@ def test_a_trained_policy_that_acts_otherwise_is_told_by_the_command(elsewhere: 
         sentence = f"the policy {policy} was trained with other settings of its actions: "
         sentence += "optimizer.groups.correction was 0.3, is 0.2\n"
         assert (sentence in capsys.readouterr().err) is told
-
-
-def test_the_command_tells_it_too(mistake: Mistake, elsewhere: Path):
-    Path("policy.npz").write_bytes(b"PK\x03\x04 no policy")
-    ppo = [
-        a.replace("optimizer=mppi", "optimizer=ppo") for a in LEG if "mppi." not in a and "horizon" not in a
-    ]
-    for setting in ("init", "teacher"):
-        said = mistake(evaluate, *ppo, f"optimizer.ppo.{setting}=policy.npz", "reward=human", alone=False)
-        assert said.startswith(
-            f"optimizer.ppo.{setting}=policy.npz: cannot read a trained policy from this file"
-        )

@@ -133,15 +133,6 @@ def test_k_trainings_of_postures_in_one_batch_are_k_trainings(ppo):
     assert np.abs(bent - still).max() > 1e-4, "rewards that train the same policy would say little"
 
 
-def test_the_first_policy_keeps_to_the_posture(ppo):
-    """Around no action at all, as wide as was asked for, in any state."""
-    learners, fleet = ppo.begin(1, KEY)
-    piece, _ = ppo.collect((learners.normalizer, learners.params.policy), fleet, KEY, 1)
-    raw = piece.trajectory.extras["raw_action"]
-    assert abs(raw.mean()) < 0.15
-    assert 0.2 < raw.std() < 0.4
-
-
 def bent(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Starts of a leg that stands with its knee bent."""
     hip, knee = 0.5 + 0.05 * rng.standard_normal(n), 0.9 + 0.05 * rng.standard_normal(n)
@@ -220,20 +211,6 @@ def test_the_policies_of_the_package_fit_their_settings(task: str, model: str, s
     held = load_policy(ppo.init, learning.init(ppo, learning.networks(ppo, sees, 14), sees, KEY))
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(held.params))
     assert set(ppo.policy.joints) <= set(model_adapter(model).planned_joints)  # 14 of 31 in the whole body
-
-
-def test_a_policy_may_command_some_of_the_planned_joints(tiny):
-    """The others are held at the posture: the same as a command of nothing for them."""
-    space = PostureSpace(laws.Torque(kp=2.0, kd=0.1), tiny.model, tiny.layout, PLANNED)
-    qpos, rest = np.array([0.0, 0.4, 0.8]), np.full(tiny.model.nu, 0.1)
-    whole, knee = (spaces.posture(space, tiny.physics, qpos, rest, 0.6, m) for m in (None, [1]))
-    assert knee.size == 1
-    view = jax.tree.map(
-        lambda x: jnp.asarray(x[0], jnp.float32), tiny.physics.start(*tiny.states(1, seed=2)).step
-    )
-    said = [s.controls(jnp.array(a), view, 0.002, 0.01) for s, a in ((whole, [0.0, 0.7]), (knee, [0.7]))]
-    np.testing.assert_allclose(said[0], said[1], atol=1e-6)
-    assert not np.allclose(said[0], whole.controls(jnp.zeros(2), view, 0.002, 0.01))
 
 
 def test_what_no_plan_moves_is_turned_back_to_where_it_is_kept(tiny):

@@ -14,7 +14,6 @@ import optax
 import orbax.checkpoint as ocp
 import pytest
 from brax.training import types as brax_types
-from brax.training.acme import running_statistics, specs
 from brax.training.agents.ppo import losses
 
 from movlr_jax._util.progress import interruptible
@@ -24,13 +23,10 @@ from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.trainer import PpoTrainer
-from movlr_jax.control.ppo.training import CurveRecorder, Training
+from movlr_jax.control.ppo.training import CurveRecorder
 from movlr_jax.control.ppo.update import Batch
-from movlr_jax.errors import UserError
-from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
-from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks.simple import simple_task
 
 CART = """<mujoco><option timestep="0.01"/><worldbody>
@@ -379,52 +375,6 @@ def test_an_interruption_waits_until_a_checkpoint_is_written(
     assert seen[0] > 0, "it goes on from the checkpoint"
 
 
-def test_a_training_from_another_content_of_the_initial_policy_starts_anew(tmp_path: Path):
-    file, recorder = tmp_path / "policy.npz", CurveRecorder([UPRIGHT], 96, 0.02)
-
-    def begun(save: bool = False) -> bool:
-        config = changed(SMALL, init=str(file))
-        with Training(tmp_path / "run", [UPRIGHT], config, KEY) as training:
-            if save:
-                training.save(1, np.ones(2), recorder)
-            return training.begun
-
-    file.write_bytes(b"one")
-    assert begun(save=True)
-    assert begun()
-    file.write_bytes(b"other")
-    assert not begun()
-
-
-def test_a_person_is_told_how_trainings_go():
-    """Of the last episodes that ended, the least and the most over the candidates; nothing where none has."""
-    recorder = CurveRecorder([UPRIGHT, STILL], 500, 0.02)
-    for curve, seconds, returns in zip(
-        recorder.curves, ([None] * 2, [0.5, None]), ([None] * 2, [12.0, None]), strict=True
-    ):
-        curve |= {"env_steps": [500.0, 1000.0], "episode_s": seconds, "return": returns}
-    assert recorder.summary() == "1,000 control steps: episodes of 0.5 s, return 12"
-    recorder.curves[0] |= {"episode_s": [None, 0.25], "return": [None, 13.25]}
-    assert recorder.summary() == "1,000 control steps: episodes of 0.25 to 0.5 s, returns 12 to 13.25"
-    recorder.curves[:] = [curve | {"return": [None, None]} for curve in recorder.curves]
-    assert recorder.summary() == "1,000 control steps: no episode has ended yet"
-
-
-def test_the_length_of_episodes_counts_their_steps_in_earlier_batches(ppo):
-    """A batch of one segment, of six steps, is shorter than most episodes, of up to 20."""
-    learners, fleet = ppo.begin(1, KEY)
-    params, recorder = (learners.normalizer, learners.params.policy), CurveRecorder([UPRIGHT], 48, 0.02)
-    counted, ended = np.zeros(8, int), []
-    for t in range(5):
-        piece, fleet = ppo.collect(params, fleet, jax.random.fold_in(KEY, t), 1)
-        fleet, _ = ppo.relabel([UPRIGHT], [piece], fleet, recorder)
-        counted += piece.valid.sum(axis=1)
-        ended.append(0.02 * counted[piece.ended].mean() if piece.ended.any() else 0.0)
-        counted[piece.ended] = 0
-    assert [s or 0.0 for s in recorder.curves[0]["episode_s"]] == pytest.approx(ended, rel=1e-5)
-    assert any(ended)
-
-
 def test_pieces_end_where_episodes_do(ppo):
     """After 20 control steps at the latest, which six does not divide, and where the task says so."""
     learners, fleet = ppo.begin(1, KEY)
@@ -510,32 +460,6 @@ def test_it_learns():
     assert stood.mean() >= 0.75, stood
 
 
-def test_evaluate_trains_and_tells(ppo):
-    """A rejected program keeps its place, and says why; what the others learned is told with their motion."""
-    task, reason = cart_task(), Verdict("trace", "it is wrong", 0.0)
-    verdicts = [Verdict("probe", None, 0.0, UPRIGHT), reason, Verdict("probe", None, 0.0, STILL)]
-    outcomes = [outcome for (outcome,) in evaluate(ppo, task, verdicts, [1])]
-    assert [o.reason for o in outcomes] == [None, "it is wrong", None]
-    assert outcomes[0].metrics["diverged_fraction"] == 0
-    assert outcomes[2].learning["env_steps"] == [96, 192, 288, 384]
-    assert set(outcomes[2].learning["terms"]) == {"t0", "t1"}
-    assert outcomes[1].learning == {}
-    assert outcomes[0].timing["physics_steps_per_s"] > 0
-    ((again,),) = evaluate(ppo, task, verdicts[:1], [1])
-    assert again.metrics == outcomes[0].metrics
-
-
-def test_what_was_constant_in_a_training_does_not_reach_the_policy():
-    """Nor do its rounding errors, which a tiny standard deviation would magnify."""
-    seen = jnp.stack([jnp.full(8, 1.5), jnp.arange(8.0)], axis=1)
-    statistics = running_statistics.init_state(specs.Array((2,), jnp.dtype("float32")))
-    statistics = running_statistics.update(statistics, seen)
-    for other in (1.5, 1.5 + 2e-7, 0.7):
-        constant, varied = learning.normalised(jnp.array([other, 3.5 + 2.0]), statistics, 5.0)
-        assert constant == 0.0
-        assert varied == pytest.approx(2.0 / np.arange(8.0).std(), rel=1e-4)
-
-
 def test_a_training_begins_in_the_middle_of_recorded_episodes_too(tmp_path: Path):
     """Two episodes whose states tell where they are from: every further start is one of these states."""
     for seed in (1, 2):
@@ -556,12 +480,3 @@ def test_a_training_begins_in_the_middle_of_recorded_episodes_too(tmp_path: Path
     np.testing.assert_allclose(pool.qvel[8:, 0], step, atol=1e-6)
     np.testing.assert_allclose(pool.qvel[8:, 1], pool.qpos[8:, 0] + step, atol=1e-6)
     assert set(np.asarray(pool.qpos[8:, 0])) == {1.0, 2.0}
-
-
-@pytest.mark.parametrize(
-    ("file", "sentence"), [("", "no recorded episode there"), ("gone.npz", "gone.npz cannot be read")]
-)
-def test_recorded_episodes_that_are_not_there_are_told(tmp_path: Path, file: str, sentence: str):
-    ppo = changed(SMALL, motions=(str(tmp_path / file),))
-    with pytest.raises(UserError, match=sentence):
-        build_ppo(Ppo(ppo=ppo, sim_dt=0.01, ctrl_dt=0.02), cart_task())

@@ -25,7 +25,6 @@ from movlr_jax.control.ppo.walking.symmetry import (
     symmetric,
 )
 from movlr_jax.engine.tasks import task_of
-from movlr_jax.errors import UserError
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task
 
@@ -88,12 +87,6 @@ def test_a_reflected_body_is_seen_reflected(walk: Task, sees: PolicyConfig):
     assert np.abs(here - there).max() > 0.5
     assert len(GAIT_MIRROR[0]) + 2 * len(sees.joints) == len(here) == len(across.index)
     physics.close()
-
-
-def test_reflecting_twice_changes_nothing(walk: Task, sees: PolicyConfig):
-    x = jnp.asarray(np.random.default_rng(0).normal(size=19 + 28), jnp.float32)
-    across = observation_reflection(sees, walk)
-    np.testing.assert_array_equal(across(across(x)), x)
 
 
 @pytest.mark.slow
@@ -172,10 +165,3 @@ def test_a_motor_that_turns_the_other_way_has_the_other_sign():
     as_it_is, turned = (action_reflection(sees, replace(task, model=m)) for m in (task.model, model))
     np.testing.assert_array_equal(turned.index, as_it_is.index)
     np.testing.assert_array_equal(turned.sign, -as_it_is.sign)
-
-
-def test_what_cannot_be_reflected_is_told(walk: Task, sees: PolicyConfig):
-    with pytest.raises(UserError, match="hip_flexion_l has no partner"):
-        joint_reflection(("hip_flexion_l",), walk)
-    with pytest.raises(UserError, match="gait and joints, not act"):
-        observation_reflection(replace(sees, observe=("gait", "act")), walk)

@@ -69,18 +69,3 @@ def test_a_pair_that_a_gate_decides_before_a_person_is_asked_is_no_verdict_of_th
     (decided,) = compare_all(context, [(candidate(0, fell=1.0), candidate(1))], [0])
     assert decided.winner == "second"
     assert recorded_verdicts([Ranking(comparisons=[Comparison.of("g00k00", "g00k01", decided)])]) == {}
-
-
-@pytest.mark.parametrize(
-    ("winners", "preferred"),
-    [
-        (["first", "tie", "tie"], None),
-        (["first", "tie"], "a"),  # in one of the two orders
-        (["first", "second", "second"], "b"),
-        (["first", "second"], None),
-        (["tie"], None),
-    ],
-)
-def test_ties_count_in_what_most_answers_prefer(winners: list, preferred: str | None):
-    compared = [Comparison.of("a", "b", Preference(winner, "")) for winner in winners]
-    assert recorded_verdicts([Ranking(comparisons=compared)]) == {frozenset("ab"): preferred}

@@ -6,26 +6,21 @@ import json
 import shutil
 import sqlite3
 import subprocess
-import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from cli_cases import LEG, PLAIN, QUICK, SUPPORT, TASK, Mistake
-from played_search import played
+from cli_cases import LEG, PLAIN, SUPPORT, TASK, Mistake
 
 from movlr_jax.api import open_run
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
 from movlr_jax.cli.report import main as report
 from movlr_jax.cli.search import main as search
-from movlr_jax.errors import UserError
-from movlr_jax.evolution.criticise import in_a_line
 from movlr_jax.models import model_adapter
-from movlr_jax.records import Evaluation
 from movlr_jax.storage.archive import Archive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -49,33 +44,6 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 # Rewards that people wrote.
-
-REWARDS = [
-    ("x = = 1", "the program is not Python: line 1: invalid syntax"),
-    (
-        'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": state.pos("foott")[0]}\n',
-        "line 3: there is no body 'foott'; did you mean 'foot'",
-    ),
-    ('WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return 3\n', "reward returned a int, expected a dict"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("source", "sentence"), REWARDS, ids=["syntax", "name", "int"])
-def test_a_reward_that_is_wrong_is_told(mistake: Mistake, elsewhere: Path, source: str, sentence: str):
-    Path("mine.py").write_text(source)
-    said = mistake(evaluate, *LEG, "reward=mine.py", alone=False)
-    assert said.startswith(f"reward mine.py: {sentence}")
-    assert list(elsewhere.iterdir()) == [elsewhere / "mine.py"]
-
-
-def test_a_reward_that_cannot_be_read_is_told(mistake: Mistake, elsewhere: Path):
-    Path("mine.py").write_bytes(b"\xff\xfe\x00")
-    assert "cannot read the reward 'mine.py': 'utf-8' codec" in mistake(evaluate, *LEG, "reward=mine.py")
-    Path("empty").mkdir()
-    said = mistake(evaluate, *LEG, "reward=empty")
-    assert said == "empty has no best.py: it is not a run directory, or no generation has finished"
-    for name in ("humn", ""):
-        assert f"there is no reward '{name}': give a file" in mistake(evaluate, *LEG, f"reward={name}")
 
 
 def test_a_diverging_simulation_is_told(mistake: Mistake, capfd: pytest.CaptureFixture[str]):
@@ -101,24 +69,6 @@ def test_a_diverging_simulation_is_told(mistake: Mistake, capfd: pytest.CaptureF
 
 
 # Places that cannot be written.
-
-
-@pytest.mark.parametrize("place", ["file", "file/run", "/proc/movlr"])
-def test_a_place_that_cannot_be_written_is_told(mistake: Mistake, elsewhere: Path, place: str):
-    Path("file").write_text("not a folder")
-    assert mistake(search, *LEG, f"run_dir={place}").startswith(f"cannot write {place}: ")
-    assert contents(elsewhere) == {"file": b"not a folder"}
-
-
-def test_a_run_directory_is_not_written_over(mistake: Mistake, finished: Path):
-    run = copy_of(finished)
-    before = contents(run)
-    said = mistake(search, *LEG, f"run_dir={run}")
-    assert (
-        said
-        == f"the run directory {run} is not empty; choose another run_dir=..., or continue with resume={run}"
-    )
-    assert contents(run) == before
 
 
 @pytest.fixture
@@ -167,26 +117,6 @@ def test_a_search_that_ended_after_a_contest_records_its_programs_and_goes_on(fi
     assert not open_run(run).candidates
     assert search([f"resume={run}"]) == 0
     assert results(run) == before
-
-
-def test_a_disk_too_full_to_begin_is_told(mistake: Mistake, disk: Callable[[str], Path]):
-    assert mistake(search, *LEG, f"run_dir={disk('8k') / 'run'}").startswith("cannot write ")
-
-
-def test_no_room_for_a_film_is_told(
-    mistake: Mistake, disk: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capfd
-):
-    """Films are encoded in the folder for temporary files: the numbers are printed even so."""
-    monkeypatch.setattr(tempfile, "tempdir", str(disk("4k")))
-    films = [a for a in LEG if not a.startswith("films")]
-    assert evaluate([*films, "reward=initial"]) == 2
-    captured = capfd.readouterr()
-    said = captured.err.strip().splitlines()[-1]
-    if "no films: " in captured.err:
-        pytest.skip("nothing draws here")
-    assert said.startswith("no film: ")
-    assert "No space left on device; free space in" in said
-    assert "object_position_error_m" in json.loads(captured.out.strip().splitlines()[-1])
 
 
 def results(run: Path) -> list[dict]:
@@ -274,12 +204,6 @@ def test_a_broken_or_foreign_run_is_told(
         assert contents(run) == before
     else:
         assert report([str(run)]) == 0
-
-
-def test_a_run_whose_record_is_gone_is_still_a_reward(finished: Path, capsys: pytest.CaptureFixture[str]):
-    run = harm(copy_of(finished), "text")
-    assert evaluate([*LEG, f"reward={run}"]) == 0
-    assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["reward"] == str(run / "best.py")
 
 
 def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, finished: Path):
@@ -430,18 +354,6 @@ def test_a_run_does_not_go_on_with_an_edited_model(mistake: Mistake, elsewhere: 
     assert search(["resume=mine", "generations=2"]) == 0
 
 
-def test_a_file_that_was_changed_is_not_read(finished: Path):
-    run = copy_of(finished)
-    states = run / "gen_00" / "k00.npz"
-    with Archive.open(run, write=False) as archive:
-        states.write_bytes(archive.read("gen_00/k00.npz")[:-100])
-        with pytest.raises(
-            UserError, match="was changed after it was written; restore it, or make it again with"
-        ):
-            archive.read("gen_00/k00.npz")
-        assert archive.damaged() == ["gen_00/k00.npz"]
-
-
 def test_damaged_files_of_a_finished_run_are_made_again(finished: Path, capfd: pytest.CaptureFixture[str]):
     """Nothing else is: the second program keeps its files, and the record its numbers."""
     run = copy_of(finished)
@@ -480,53 +392,4 @@ def differing(run: Path, before: dict[str, bytes]) -> set[str]:
     return {name for name, data in contents(run).items() if before.get(name) != data}
 
 
-def test_one_process_at_a_time(mistake: Mistake, finished: Path):
-    run = copy_of(finished)
-    with Archive.open(run):
-        assert f"another process is working in {run}" in mistake(search, f"resume={run}")
-
-
 # Sweeps.
-
-
-def seeds(run: Path) -> Sequence[int]:
-    with Archive.open(run, write=False) as archive:
-        about, finish = archive.get("run"), archive.get("finished")
-    assert about
-    assert finish
-    return about["seed"]
-
-
-def test_a_sweep_runs_every_job_in_a_folder_of_its_own(capfd: pytest.CaptureFixture[str]):
-    assert search(["-m", *LEG, "seed=0,1", "run_dir=sweep"]) == 0
-    assert [seeds(Path("sweep") / name) for name in ("0", "1")] == [0, 1]
-    said = capfd.readouterr().err
-    assert "job 1 of 2" in said
-    assert "job 2 of 2" in said
-
-
-def test_a_job_that_fails_does_not_keep_the_others_from_running(mistake: Mistake, capfd):
-    """The mass of one is refused where the task is built; -m may be left out."""
-    assert search([*QUICK, "task.settings.bottle_kg=-1,0.3"]) == 2
-    said = capfd.readouterr().err
-    assert "task.settings.bottle_kg=-1: it must be more than 0" in said
-    assert "Traceback" not in said
-    (run,) = (Path("runs") / "bottle_pour").iterdir()
-    assert seeds(run) == 0
-
-
-def test_a_motion_from_words_is_reported_with_the_last_critique(tmp_path: Path):
-    """Nothing is measured in it but falls; a motion with measures is reported with these."""
-    context = played(tmp_path / "run", [["first"]], lambda name, g, n: "never run")
-    unmeasured, walk = (
-        Evaluation(1, k, "", metrics=metrics)
-        for k, metrics in enumerate(({"fell": 0.0}, {"distance_m": 5.0}))
-    )
-    with context.archive as archive:
-        assert in_a_line(context, unmeasured, [unmeasured] * 2) == "2 ran"
-        critique = {"author": "someone", "success": False, "problems": ["knees are straight", "slow"]}
-        archive.record("criticised", critique, 0)
-        assert in_a_line(context, unmeasured, [unmeasured] * 2) == "someone: no success; knees are straight"
-        archive.record("criticised", critique | {"success": True, "problems": []}, 1)
-        assert in_a_line(context, unmeasured, [unmeasured] * 2) == "someone: success"
-        assert in_a_line(context, walk, [walk] * 2) == "moved 5 m"

@@ -305,8 +305,8 @@ def test_a_search_ends_early_when_all_trials_succeed_and_nothing_is_asked_for(tm
 SETTINGS = [
     ("trials=0", "trials=0: it must be 1 or more"),
     ("trials=1.5", "trials=1.5 is not an integer"),
-    ("certainty=2", "certainty=2: a probability of being better, from 0.5 to below 1"),
-    ("certainty=0.4", "certainty=0.4: a probability of being better, from 0.5 to below 1"),
+    ("certainty=2", "certainty=2: it must be 0.5 or more and less than 1"),
+    ("certainty=0.4", "certainty=0.4: it must be 0.5 or more and less than 1"),
     ("confirm=-1", "confirm=-1: it must be 0 or more"),
     ("starts=3", "there is no setting 'starts'"),
 ]

@@ -16,9 +16,8 @@ import gymnasium
 import jax
 from gymnasium.utils.env_checker import check_env
 
-from movlr_jax.config.schema import Config
 from movlr_jax.errors import UserError
-from movlr_jax.gym import environment, environment_id, task_names
+from movlr_jax.gym import environment_id, task_names
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 
@@ -94,15 +93,6 @@ def test_reward_that_is_rejected_is_sentence():
         gymnasium.make(environment_id("task"), **TINY, reward=REWARD.replace('"foot"', '"knee_bone"'))
 
 
-def test_arguments_may_be_any_text_and_one_setting_string(monkeypatch: pytest.MonkeyPatch):
-    def task_of(config: Config):
-        raise UserError(f"{config.model} {config.optimizer.ctrl_dt}")
-
-    monkeypatch.setattr(environment, "task_of", task_of)
-    with pytest.raises(UserError, match=r"^my \[legs\], 2\.xml 0\.02$"):
-        environment.TaskEnv("stand", model="my [legs], 2.xml", settings="optimizer.ctrl_dt=0.02")
-
-
 def test_fork_of_process_that_runs_jax_is_told(env: gymnasium.Env):
     """It would hang: gymnasium's AsyncVectorEnv forks by default."""
     ours, theirs = multiprocessing.Pipe()
@@ -118,11 +108,6 @@ def test_fork_of_process_that_runs_jax_is_told(env: gymnasium.Env):
     assert ours.poll(60)
     assert "context='spawn'" in ours.recv()
     child.join(10)
-
-
-def test_every_task_has_environment():
-    assert {environment_id(name) for name in task_names()} <= set(gymnasium.registry)
-    assert environment_id("flat_walk") == "movlr_jax/flat_walk-v0"
 
 
 @pytest.mark.slow

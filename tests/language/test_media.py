@@ -15,7 +15,7 @@ from movlr_jax.film.clips import Clip
 from movlr_jax.language.base import Evaluation
 from movlr_jax.language.media import MotionMedia, coloured, with_views, written
 from movlr_jax.language.prompts import shown
-from movlr_jax.language.settings import ModelConfig
+from movlr_jax.language.settings import ShownConfig
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task, build_task
@@ -68,7 +68,7 @@ def test_pictures_cover_the_time_in_which_a_success_must_last(
     clip = Clip(
         replace(task, hold_s=hold_s), np.zeros((21, task.model.nq)), np.linspace(0.2, 2.2, 21), Caption("")
     )
-    media = MotionMedia(ModelConfig("gemini", media="frames", frames=5), None, lambda candidate: clip)  # pyright: ignore[reportArgumentType]
+    media = MotionMedia(ShownConfig(media="frames", frames=5), None, lambda candidate: clip)  # pyright: ignore[reportArgumentType]
     assert media.times(clip) == pytest.approx(expected)
 
 
@@ -78,7 +78,7 @@ def test_message_gives_the_times_written_into_the_pictures(task: Task, tmp_path:
     clip = Clip(task, np.repeat(task.model.qpos0[None], 188, axis=0), steps, Caption(""))
     model = task.model
     with Archive.create(tmp_path / "run", "") as archive:
-        media = MotionMedia(ModelConfig("gemini", media="frames", frames=5), archive, lambda candidate: clip)
+        media = MotionMedia(ShownConfig(media="frames", frames=5), archive, lambda candidate: clip)
         for i in range(5):  # rendered before
             archive.put(candidate_path(0, 0, f"_seen_{i:02d}of05.jpg"), b"")
         said = shown(media, task, media.see(Evaluation(0, 0, "")))

@@ -24,7 +24,7 @@ from movlr_jax.language.base import Critique, Evaluation, Loss, ProposalRequest,
 from movlr_jax.language.clients.answers import CritiqueForm, Descriptor, Descriptors
 from movlr_jax.language.clients.call import Media, Message
 from movlr_jax.language.media import Seen
-from movlr_jax.language.settings import ModelConfig
+from movlr_jax.language.settings import ShownConfig
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
 from movlr_jax.sandbox import facade, graph, limits
@@ -67,7 +67,7 @@ class MotionMedia:
     """What is seen, without a renderer."""
 
     def __init__(self, mode: str, **settings):
-        self.mode, self.config = mode, ModelConfig("gemini", **settings)
+        self.mode, self.config = mode, ShownConfig(**settings)
 
     def see(self, candidate: Evaluation) -> Seen:
         seconds = 1.5 if candidate.candidate == 3 else 3.0  # one motion ends early

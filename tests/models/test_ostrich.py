@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import functools
 import hashlib
 import http.server
@@ -130,25 +129,6 @@ def test_a_file_that_is_not_what_it_should_be_is_told(elsewhere, server, monkeyp
     monkeypatch.setattr(ostrich, "URL", server[0])  # its ostrich.xml is "abc"
     with pytest.raises(UserError, match=r"cannot be downloaded.*ostrich\.xml.*OSTRICH_ROOT"):
         ostrich.folder()
-
-
-def test_without_a_network_the_fix_is_told(elsewhere, monkeypatch):
-    monkeypatch.setattr(ostrich, "URL", "http://127.0.0.1:9/")
-    with pytest.raises(UserError, match=r"cannot be downloaded.*set OSTRICH_ROOT"):
-        ostrich.folder()
-
-
-def test_without_pooch_the_fix_is_told(elsewhere, monkeypatch):
-    real = builtins.__import__
-
-    def without(name: str, *args, **kwargs):
-        if name == "pooch":
-            raise ImportError("no pooch")
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UserError, match="pip install pooch, or set OSTRICH_ROOT"):
-        ostrich.files()
 
 
 def test_a_folder_that_is_named_is_used_and_must_hold_the_model(elsewhere, monkeypatch):

@@ -10,7 +10,6 @@ import math
 import re
 import shlex
 import sqlite3
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,10 +17,7 @@ import pytest
 
 from movlr_jax._util import quantities
 from movlr_jax.cli.report import main as report_command
-from movlr_jax.errors import UserError
 from movlr_jax.records import Comparison, Preference
-from movlr_jax.report import charts as report_charts
-from movlr_jax.report import data as report_data
 from movlr_jax.report import page as report
 from movlr_jax.report import text as report_text
 from movlr_jax.report import views
@@ -252,13 +248,6 @@ def test_says_what_was_used_and_that_no_model_was(text, page):
         assert words in page.words
 
 
-def test_names_the_models_where_some_were_used(tmp_path):
-    kind, data, g, k = run_step()
-    text = page_of(tmp_path / "r", [(kind, data | {"models_used": "gemini-3.8-flash as judge"}, g, k)])
-    assert "<strong>gemini-3.8-flash as judge</strong>" in text
-    assert NO_MODELS not in text
-
-
 def words_of(text: str, start: str, end: str) -> str:
     """The words between two pieces of a page, whatever tags are between them."""
     part = text[text.index(start) : text.index(end, text.index(start))]
@@ -306,19 +295,6 @@ def test_charts_have_their_data_and_link_to_programs(text, page):
         assert chart["x"] == sorted(set(chart["x"]))
 
 
-def test_shows_weights_as_bars_and_as_a_heat_map(text, page):
-    assert re.search(r'<i style="width: 82.6%; --colour: var\(--c0\)"></i></span> 83 %', text)
-    heatmap = text[text.index('class="heatmap"') :]
-    assert [float(v) for v in re.findall(r"--share: ([\d.]+)%", heatmap)] == [
-        99.0,
-        1.0,
-        90.1,
-        9.9,
-        82.6,
-        17.4,
-    ]
-
-
 def test_the_family_tree_has_every_program_and_the_line_of_the_best(text):
     tree = text[text.index('class="card scroll tree"') : text.index("Success over generations")]
     nodes = dict(re.findall(r'class="node (\w+)" id="node-(\w+)"', tree))
@@ -356,13 +332,6 @@ def test_a_table_runs_nothing_in_a_spreadsheet(tmp_path):
     assert "'@SUM(1)" in rows[1]
 
 
-def test_offers_the_trajectory(tmp_path):
-    with archive_of(tmp_path / "r", steps()) as archive:
-        archive.put("gen_02/k01.npz", b"arrays")
-        report.write_report(archive)
-    assert downloads_of((tmp_path / "r" / "report.html").read_text())["g02k01.npz"] == b"arrays"
-
-
 def test_says_how_to_do_each_thing_again(tmp_path):
     kind, data, g, k = run_step()
     settings = {"task.name": "bottle_pour", "model": "myoarm_r", "seed": 7, "optimizer.name": "mpc2"}
@@ -394,26 +363,6 @@ def test_shows_the_messages_of_the_models_as_text(tmp_path):
     assert "[video/mp4, 5 kB]" in page.words
     assert page.words.count("<b>second</b>") == 2
     assert page.scripts == SCRIPTS
-
-
-def test_shows_how_a_policy_was_trained(tmp_path):
-    """Only where there was training; every term in its colour, and where nothing ended, a gap."""
-    curves = {"env_steps": [100 * (i + 1) for i in range(5)], "return": [None, 1.0, 2.0, None, 4.0]}
-    curves |= {"terms": {"position": [0.1 * i for i in range(5)], "grasp": [None] * 5}, "kl": [0.01] * 5}
-    recorded = [
-        (kind, data | {"learning": curves} if kind == "evaluated" and not data["reason"] else data, g, k)
-        for kind, data, g, k in steps()
-    ]
-    text = page_of(tmp_path / "trained", recorded)
-    page = Page(text)
-    assert "Training of the best program" in page.words
-    assert "return per episode" in page.words
-    assert "change of the policy (KL)" in page.words
-    assert "value loss" not in page.words
-    assert "training-learning" in page.ids
-    assert page.chart("return per episode")["lines"][0]["y"] == [None, 1.0, 2.0, None, 4.0]
-    assert "groups.png" not in text
-    assert "Training of the best program" not in Page(page_of(tmp_path / "planned", steps())).words
 
 
 def test_shows_the_full_training_beside_the_short_one(tmp_path):
@@ -457,30 +406,6 @@ def test_charts_how_the_best_program_moves(text, page):
     assert force["lines"][0]["y"][0] == 0
 
 
-def test_shows_the_motion_of_every_program_that_ran(text, page):
-    ran = sum(1 for kind, data, _, _ in steps() if kind == "evaluated" and not data["reason"])
-    terms = 2
-    assert text.count('<svg class="spark"') == 3 * ran + terms
-    assert page.words.count("0 to 700 N") == ran
-    assert "25 to 25 %" in page.words
-    for g, most in enumerate(("0.99", "1.98", "2.97")):
-        assert page.words.count(f"0 to {most} m/s") == sum(
-            1 for kind, data, i, _ in steps() if kind == "evaluated" and i == g and not data["reason"]
-        )
-
-
-def test_lines_break_where_there_is_no_number():
-    line = report_charts.sparkline("x", [(3, [0.0, 1.0, math.nan, 1.0, 0.0])])
-    assert 'd="M0 116L150 4M450 4L600 116"' in line
-    assert "var(--c3)" in line
-    assert report_charts.sparkline("x", [(0, [math.nan])]) == ""
-
-
-def test_works_for_runs_that_recorded_no_motion(tmp_path):
-    old = [(kind, {k: v for k, v in data.items() if k != "series"}, g, k) for kind, data, g, k in steps()]
-    assert "No motion is recorded yet." in page_of(tmp_path / "r", old)
-
-
 def test_reports_failed_programs_with_their_reasons(page):
     assert "the simulation diverged at 1.2 s" in page.words
     assert page.words.count("Failed\n") == 3
@@ -504,33 +429,11 @@ def test_works_for_every_prefix_of_a_run(tmp_path, n):
     assert ("is not finished" in page.words) == (n < len(steps()))
 
 
-def test_says_that_a_run_was_interrupted(tmp_path):
-    *before, (kind, data, g, k) = steps()
-    text = page_of(
-        tmp_path / "r", [*before, (kind, data | {"interrupted": True, "side_by_side": None}, g, k)]
-    )
-    assert "The run was interrupted" in text
-
-
-def test_works_without_films(tmp_path):
-    text = page_of(tmp_path / "r", steps(), film=None)
-    assert "<video" not in text
-    assert "gen_00/k00.mp4 is missing" in text
-
-
 def test_works_where_every_program_failed(tmp_path):
     failed = [evaluated_step(0, k, "no such body 'botle'; did you mean 'bottle'?") for k in range(4)]
     page = Page(page_of(tmp_path / "r", [run_step(), *failed]))
     assert "4 programs evaluated so far, 0 of them ran" in page.words
     assert page.words.count("did you mean 'bottle'?") >= 4
-
-
-def test_works_where_the_first_program_stays_best(tmp_path):
-    kind, data, g, k = ranked_step(0)
-    page = Page(page_of(tmp_path / "r", [*steps()[:6], (kind, data | {"best": "g00k00"}, g, k)]))
-    assert "the first program, g00k00, is still the best" in page.words
-    assert "Champion and first program" in page.words
-    assert "It has no parent" in page.words
 
 
 def test_what_words_came_to_and_an_order_by_chance_are_said(tmp_path):
@@ -580,33 +483,6 @@ def test_a_film_outside_the_run_is_not_drawn_in(tmp_path):
     assert base64.b64encode(b"secret").decode() not in text
 
 
-def test_films_beyond_the_limit_are_linked(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "_FILM_BYTES", 2 * len(FILM))
-    text = page_of(tmp_path / "r", steps())
-    assert re.findall('data-name="(g[^"]*)"', text) == ["g02k01", "g00k00"]
-    assert '<a href="gen_00/k01.mp4">' in text
-
-
-def test_the_same_run_gives_the_same_page(tmp_path):
-    with archive_of(tmp_path / "r", steps()) as archive:
-        first = report.write_report(archive).read_bytes()
-        assert report.write_report(archive).read_bytes() == first
-
-
-def test_without_pygments_the_program_is_plain(tmp_path, monkeypatch):
-    for name in ("pygments", "pygments.formatters"):
-        monkeypatch.setitem(sys.modules, name, None)
-    page = Page(page_of(tmp_path / "r", steps()))
-    assert 'state.pos("bottle")' in page.words
-
-
-def test_main_writes_and_says_where(tmp_path, capsys):
-    archive_of(tmp_path / "r", steps()).close()
-    assert report_command([str(tmp_path / "r")]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"The report is at {tmp_path / 'r' / 'report.html'}"
-    assert (tmp_path / "r" / "report.html").stat().st_size > 10_000
-
-
 def test_main_refuses_what_is_no_run(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     foreign = tmp_path / "foreign"
@@ -637,13 +513,6 @@ def test_main_shows_a_run_in_progress_and_leaves_its_record_alone(tmp_path, caps
         archive.record(*steps()[-1])
         assert report_command([str(run), "scene=false"]) == 0, "a finished run, which people judge by `vote`"
         assert "in progress" not in (run / "report.html").read_text(encoding="utf-8")
-
-
-def test_an_unwritable_run_is_a_sentence(tmp_path):
-    with archive_of(tmp_path / "r", []) as archive:
-        (tmp_path / "r" / "report.html").mkdir()
-        with pytest.raises(UserError, match=r"cannot write .*report\.html"):
-            report.write_report(archive)
 
 
 @pytest.mark.parametrize(
@@ -679,11 +548,6 @@ def test_quantities_have_their_units(metric, value, shown):
 )
 def test_durations_are_for_people(seconds, shown):
     assert report_text.duration(seconds) == shown
-
-
-def test_weight_shares_ignore_signs_and_survive_zeros():
-    assert report_data.weight_shares({"a": -3.0, "b": 1.0}) == {"a": 0.75, "b": 0.25}
-    assert report_data.weight_shares({"a": 0.0, "b": math.nan}) == {"a": 0.0, "b": 0.0}
 
 
 def test_the_order_matters_only_where_the_two_orders_of_one_meeting_disagree():

@@ -16,7 +16,6 @@ import pytest
 from test_report import archive_of, steps
 from tiny_task import task as tiny_task
 
-from movlr_jax.report import episode as report_episode
 from movlr_jax.report import page as report
 from movlr_jax.report import scene
 from movlr_jax.report.scene import Episode, export_scene
@@ -206,17 +205,3 @@ def test_a_trajectory_that_cannot_be_shown_is_said(
     assert "Left out: the 3-D view, because" in text
     assert said in text
     assert "scene-data" not in text
-
-
-def test_a_page_is_written_whatever_the_scene_fails_with(
-    tmp_path: Path, task: Task, states: bytes, monkeypatch: pytest.MonkeyPatch
-):
-    def fail(*_: Any) -> bytes:
-        raise ValueError("cannot convert float NaN to integer")
-
-    monkeypatch.setattr(report_episode, "export_scene", fail)
-    with archive_of(tmp_path / "r", steps()) as archive:
-        archive.put("gen_02/k01.npz", states)
-        text = report.write_report(archive, task).read_text()
-    assert "Left out: the 3-D view, because of ValueError: cannot convert float NaN to integer" in text
-    assert "activation of 7 muscles over time" in text

@@ -168,14 +168,6 @@ def test_a_measure_can_read_all_that_rewards_can(tiny, scene):
     assert all(name in str(caught.value) for name in STATE_CALLS)
 
 
-def test_time_counts_from_the_start_of_the_episode(tiny, scene):
-    now, _, start = scene
-    late = start.replace(time=np.full(ROWS, 0.25))
-    np.testing.assert_allclose(
-        read(tiny.layout, tiny.goals, now, late.step, lambda s: s.time), now.time - 0.25, atol=1e-6
-    )
-
-
 def test_gait_phases_by_hand(tiny, scene):
     """0.8 strides a second: after 0.5 s the left one is at 0.4, after 1 s at 0.8; the right one half a stride off."""
     now, _, start = scene
@@ -205,13 +197,6 @@ def test_the_heading_of_a_goal_by_hand(tiny, scene):
         read(tiny.layout, tiny.goals, now, start.step, lambda s: s.goal_heading)
 
 
-def test_previous_action(tiny, scene):
-    now, _, start = scene
-    np.testing.assert_array_equal(
-        read(tiny.layout, tiny.goals, now, start.step, lambda s: s.prev_action), now.prev_action
-    )
-
-
 def test_goals_and_the_first_state(tiny, scene):
     now, _, start = scene
     height = read(tiny.layout, tiny.goals, now, start.step, lambda s: s.goal("height"))
@@ -221,12 +206,6 @@ def test_goals_and_the_first_state(tiny, scene):
     first = read(tiny.layout, tiny.goals, now, start.step, lambda s: s.initial.q("knee"))
     np.testing.assert_array_equal(first, np.float32(start.qpos[:, 2]))
     assert not read(tiny.layout, tiny.goals, now, start.step, lambda s: s.initial.initial.time).any()
-
-
-def test_own_sensors_of_several_values(tiny, scene):
-    now, datas, start = scene
-    velocity = read(tiny.layout, tiny.goals, now, start.step, lambda s: s.sensor("pelvis_velocity"))
-    np.testing.assert_allclose(velocity, [d.sensor("pelvis_velocity").data for d in datas], 1e-5, 1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -359,11 +338,3 @@ def test_rotation_is_that_of_mujoco(quat: np.ndarray):
     expected = np.zeros(9)
     mujoco.mju_quat2Mat(expected, quat)
     np.testing.assert_allclose(rotation(quat), expected.reshape(3, 3), atol=2e-6)
-
-
-def test_rotation_of_many():
-    quats = np.random.default_rng(0).normal(size=(2, 5, 4))
-    quats /= np.linalg.norm(quats, axis=-1, keepdims=True)
-    batch = rotation(quats)
-    assert batch.shape == (2, 5, 3, 3)
-    np.testing.assert_allclose(batch[1, 3], rotation(quats[1, 3]), atol=1e-6)

@@ -17,7 +17,7 @@ import pytest
 
 from movlr_jax.errors import UserError
 from movlr_jax.storage.archive import Archive, Event
-from movlr_jax.storage.writing import new_run_dir, write_atomically
+from movlr_jax.storage.writing import new_run_dir
 
 CONFIG = "task: bottle_pour\nseed: 7\n"
 
@@ -151,36 +151,6 @@ def test_place_that_cannot_be_written_is_reported(root: Path):
             new_run_dir(root / "film", "bottle_pour")
 
 
-def test_concurrent_writers_leave_the_whole_content_of_one(tmp_path: Path):
-    path = tmp_path / "report.html"
-    code = textwrap.dedent("""
-        import sys
-        from pathlib import Path
-        from movlr_jax.storage.writing import write_atomically
-        for _ in range(200):
-            write_atomically(Path(sys.argv[1]), sys.argv[2].encode() * int(sys.argv[3]))
-    """)
-    whole = [b"a" * 300_000, b"b" * 100_000]
-    writing = [
-        subprocess.Popen([sys.executable, "-c", code, str(path), text[:1], str(len(text))])
-        for text in (x.decode() for x in whole)
-    ]
-    seen = set[bytes]()
-    while any(process.poll() is None for process in writing):
-        with contextlib.suppress(FileNotFoundError):
-            seen.add(path.read_bytes())
-    assert [process.wait() for process in writing] == [0, 0]
-    assert path.read_bytes() in whole
-    assert seen <= {*whole}
-    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_new_file_gets_the_usual_mode(tmp_path: Path):
-    (tmp_path / "plain").touch()
-    path = write_atomically(tmp_path / "report.html", b"whole")
-    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
-
-
 def test_folder_with_a_run_takes_no_other_run(root: Path):
     root.mkdir(parents=True)
     Archive.create(root, CONFIG).close()
@@ -263,14 +233,6 @@ def test_newest_answer_of_a_call_is_retracted(root: Path):
         assert calls == [("1", "answered"), ("2", "retracted"), ("3", "answered")]
         archive.retract_call("a")
         assert archive.find_call("a") is None
-
-
-def test_run_directories_of_one_second_do_not_collide(tmp_path: Path):
-    made = {new_run_dir(tmp_path, "bottle_pour") for _ in range(5)}
-    assert len(made) == 5
-    assert all(path.is_dir() and path.parent == tmp_path / "bottle_pour" for path in made)
-    with Archive.create(made.pop(), CONFIG) as archive:
-        assert archive.events() == []
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")

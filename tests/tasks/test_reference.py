@@ -14,12 +14,10 @@ import movlr_jax as mj
 from movlr_jax.api import _configured
 from movlr_jax.biomech.opensim import Table, storage_text
 from movlr_jax.cli.search import main as search
-from movlr_jax.config.compose import compose
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import ProgramError, UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.scripted.terms import library
-from movlr_jax.language import prompts
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.rewards.state import State, reference_name
@@ -100,29 +98,10 @@ def test_by_phase_the_file_is_one_stride_that_repeats(ramp: Path):
     np.testing.assert_allclose(np.rad2deg(terms["knee"]), [0.0, 45.0, 90.0, 22.5, 45.0, 90.0], atol=1e-3)
 
 
-def test_rows_at_uneven_times_and_in_radians(tmp_path: Path):
-    time = np.array([0.0, 0.1, 0.3, 1.0])
-    path = made(tmp_path / "uneven.sto", {"hip": 2 * time, "knee": 1 - time}, time, in_degrees=False)
-    terms = read(with_reference(leg(), path), READS, [0.05, 0.2, 0.6, 1.0])
-    np.testing.assert_allclose(terms["hip"], [0.1, 0.4, 1.2, 2.0], rtol=1e-5)
-    np.testing.assert_allclose(terms["knee"], [0.95, 0.8, 0.4, 0.0], atol=1e-5)
-
-
 def test_a_posture_holds_for_the_whole_episode(tmp_path: Path):
     path = made(tmp_path / "pose.mot", {"hip": np.array([45.0]), "knee": np.array([60.0])}, np.zeros(1))
     terms = read(with_reference(leg(), path), READS, [0.0, 3.0])
     np.testing.assert_allclose(np.rad2deg(terms["hip"]), [45.0, 45.0], rtol=1e-6)
-
-
-def test_a_long_recording_is_read_as_it_is(tmp_path: Path):
-    """100 s at 1 kHz: an episode reads only its beginning."""
-    time = np.arange(100_000) * 1e-3
-    path = made(tmp_path / "long.mot", {"hip": np.sin(time), "knee": time}, time, in_degrees=False)
-    path.write_text(path.read_text().replace("inDegrees=no", "inDegrees=yes"))
-    task = with_reference(leg(episode_s=2.0), path)
-    terms = read(task, READS, [0.5, 1.999])
-    np.testing.assert_allclose(np.rad2deg(terms["hip"]), np.sin([0.5, 1.999]), rtol=1e-4)
-    assert task.layout.references["hip"][0] <= 4000
 
 
 def test_a_measure_reads_what_rewards_read(ramp: Path):
@@ -200,23 +179,6 @@ def test_an_exported_episode_is_a_reference(tmp_path: Path):
 # Mistakes.
 
 
-def test_a_file_of_another_model_lists_near_matches(tmp_path: Path):
-    path = made(tmp_path / "x.mot", {"hipp": np.zeros(3), "ankle_angle_r": np.zeros(3)}, np.arange(3.0))
-    with pytest.raises(
-        UserError, match=r"has no coordinate of the model tiny_muscle: 'hipp' \(did you mean 'hip'"
-    ):
-        with_reference(leg(), path)
-
-
-def test_columns_that_the_model_lacks_are_noted(tmp_path: Path):
-    path = made(tmp_path / "x.mot", {"hip": np.zeros(3), "kneee": np.zeros(3)}, np.arange(3.0))
-    task = with_reference(leg(), path)
-    assert task.notes[-1] == (
-        "recorded motion x.mot, by time: hip; 1 of its 2 coordinates are in the model; left out: 'kneee' "
-        "(did you mean 'knee'?)"
-    )
-
-
 @pytest.mark.parametrize(
     ("columns", "in_degrees", "by", "why"),
     [
@@ -285,26 +247,9 @@ def test_the_sandbox_knows_the_joints_of_the_motion(ramp: Path, with_motion: boo
         physics.close()
 
 
-def test_the_prompt_says_that_there_is_a_motion(ramp: Path):
-    text = prompts.system(with_reference(leg(), ramp))
-    assert "| `state.reference(joint)` |" in text
-    assert "in a recorded motion at the same time of the episode. It has these joints: `hip`, `knee`." in text
-    by_phase = with_reference(leg(goals={"stride_frequency": 1.0}), ramp, by="phase")
-    assert "at the same phase of the stride. It has these joints: `hip`, `knee`." in prompts.system(by_phase)
-    assert "state.reference" not in prompts.system(leg())
-
-
 def test_the_library_has_a_term_that_follows_it(ramp: Path):
     assert "recorded" in library(with_reference(leg(), ramp))
     assert "recorded" not in library(leg())
-
-
-def test_the_setting_is_read_from_every_folder(ramp: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(ramp.parent)
-    config = compose([LEG[0], "reference=ramp.mot"])
-    monkeypatch.chdir("/")
-    task = task_of(config)
-    assert list(task.layout.references) == ["hip", "knee"]
 
 
 def test_a_search_with_a_reference_runs(ramp: Path, tmp_path: Path, mistake: Mistake):
@@ -317,12 +262,6 @@ def test_a_search_with_a_reference_runs(ramp: Path, tmp_path: Path, mistake: Mis
     assert "there is no reference_by 'fase'" in mistake(
         search, *LEG, f"reference={ramp}", "reference_by=fase"
     )
-
-
-def test_python_takes_it_too(ramp: Path):
-    task = mj.load_task(LEG[0].partition("=")[2], reference=ramp)
-    assert list(task.layout.references) == ["hip", "knee"]
-    assert f"reference={ramp}" in task.overrides
 
 
 def test_a_search_under_another_reference_or_instruction_is_not_that_of_the_task_at_hand():

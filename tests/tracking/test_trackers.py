@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-import resource
-import sqlite3
 import statistics
 import struct
-import subprocess
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +16,7 @@ from movlr_jax.cli.search import main as search
 from movlr_jax.errors import UserError
 from movlr_jax.film.renderer import renderer
 from movlr_jax.storage.archive import Archive
-from movlr_jax.tracking.base import Shown, TrackerConfig, open_tracker
+from movlr_jax.tracking.base import TrackerConfig, open_tracker
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 GIVEN = [*(a for a in LEG if a != "films=false" and not a.startswith("generations")), "generations=2"]
@@ -182,15 +177,6 @@ def search_without_a_report(tracker: str, *more: str) -> None:
     assert search(["resume=run", "generations=2", f"tracker={tracker}", *more]) == 2
 
 
-def test_wandb_ends_a_run_whose_report_cannot_be_written(monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("wandb")
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    search_without_a_report("wandb", "tracker.online=false")
-    assert [
-        r.exit.exit_code for r in wandb_records(Path("run")) if r.WhichOneof("record_type") == "exit"
-    ] == [1]
-
-
 def test_mlflow_knows_how_a_search_ended(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("mlflow")
     from mlflow.tracking import MlflowClient
@@ -213,21 +199,6 @@ def test_mlflow_knows_how_a_search_ended(elsewhere: Path, monkeypatch: pytest.Mo
     assert status() == "KILLED"
     assert search(again) == 0
     assert status() == "FINISHED"
-
-
-def test_results_are_named_before_the_tracker_fails_at_the_end(capfd: pytest.CaptureFixture[str]):
-    pytest.importorskip("mlflow")
-    Path("store").mkdir()
-    Path("store/artifacts").touch()
-    given = ["films=false", "run_dir=run", "tracker=mlflow", "tracker.uri=store"]
-    assert search([*GIVEN, *given]) == 0
-    *_, report, reward, sentence, hint = capfd.readouterr().err.strip().splitlines()
-    assert (report, reward) == ("report: run/report.html", "reward: run/best.py")
-    assert sentence.startswith("WARNING: tracker=mlflow cannot use store: ")
-    assert hint == "the tracker has not got everything; resume=run sends the rest"
-    Path("store/artifacts").unlink()
-    assert search(["resume=run"]) == 0
-    assert len(list(Path("store/artifacts").rglob("best.py"))) == 1
 
 
 def test_a_tracker_that_cannot_be_reached_is_told_before_any_work(
@@ -283,21 +254,6 @@ def generations_of(store: Path) -> list[list[int]]:
     return [[m.step for m in client.get_metric_history(r.info.run_id, "score/best")] for r in runs]
 
 
-def test_mlflow_continues_a_run_from_another_folder(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("mlflow")
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    given = ["films=false", "generations=1", "tracker=mlflow"]
-    assert search([*GIVEN, *given, "run_dir=default"]) == 0
-    assert search([*GIVEN, *given, "run_dir=named", "tracker.uri=store"]) == 0
-    (elsewhere / "other").mkdir()
-    monkeypatch.chdir(elsewhere / "other")
-    for name in ("default", "named"):
-        assert search([f"resume=../{name}", "generations=2"]) == 0
-    assert list(Path().iterdir()) == []
-    for store in (elsewhere / "mlflow.db", elsewhere / "store" / "mlflow.db"):
-        assert generations_of(store) == [[0, 1]]
-
-
 def test_mlflow_begins_a_new_run_where_the_old_one_is_not(elsewhere: Path, capfd: pytest.CaptureFixture[str]):
     pytest.importorskip("mlflow")
     from mlflow.tracking import MlflowClient
@@ -324,103 +280,3 @@ def test_a_store_that_cannot_be_used_is_told(elsewhere: Path, monkeypatch: pytes
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(UserError, match="tracker=mlflow cannot use"):
         tracker.begin({}, {})
-
-
-def test_searches_that_start_together_share_a_new_store(elsewhere: Path):
-    pytest.importorskip("mlflow")
-    beginning = (
-        "import pathlib, sys; from movlr_jax.tracking.base import TrackerConfig, open_tracker; "
-        "t = open_tracker(TrackerConfig('mlflow'), pathlib.Path(sys.argv[1])); "
-        "print(flush=True); sys.stdin.read(); t.begin({}, {})"
-    )
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    started = [subprocess.Popen([sys.executable, "-c", beginning, name], **pipes) for name in "abc"]
-    for process in started:
-        assert process.stdout
-        process.stdout.readline()
-    for process in started:  # all are ready
-        assert process.stdin
-        process.stdin.close()
-    assert [process.wait() for process in started] == [0, 0, 0]
-
-
-def test_a_database_without_its_driver_is_told(elsewhere: Path):
-    pytest.importorskip("mlflow")
-    tracker = open_tracker(TrackerConfig("mlflow", uri="postgresql://127.0.0.1:9/db"), elsewhere)
-    assert tracker
-    needs = "it needs the package psycopg2?, which is not installed; pip install psycopg2?$"
-    with pytest.raises(UserError, match=rf"tracker=mlflow cannot use .*: {needs}"):
-        tracker.begin({}, {})
-
-
-def test_a_database_that_cannot_be_read_is_told(elsewhere: Path):
-    pytest.importorskip("mlflow")
-    with sqlite3.connect(elsewhere / "mlflow.db") as database:
-        database.execute("CREATE TABLE runs (a)")
-    tracker = open_tracker(TrackerConfig("mlflow", uri=str(elsewhere)), elsewhere)
-    assert tracker
-    with pytest.raises(UserError, match="tracker=mlflow cannot use"):
-        tracker.begin({}, {})
-
-
-def test_a_store_that_goes_away_is_told(elsewhere: Path):
-    pytest.importorskip("mlflow")
-    store = elsewhere / "store"
-    tracker = open_tracker(TrackerConfig("mlflow", uri=str(store)), elsewhere)
-    assert tracker
-    tracker.begin({"candidates": 1}, {})
-    with sqlite3.connect(store / "mlflow.db") as database:
-        database.execute("DROP TABLE metrics")
-    with pytest.raises(UserError, match=r"tracker=mlflow cannot use .*store"):
-        tracker.generation(Shown(0, {"score/best": 1.0}))
-
-
-def test_a_folder_that_tensorboard_cannot_write_is_told(elsewhere: Path):
-    pytest.importorskip("tensorboardX")
-    (elsewhere / "tensorboard").write_text("a file")
-    with pytest.raises(UserError, match=r"tracker=tensorboard cannot use .*tensorboard: .*Not a directory"):
-        open_tracker(TrackerConfig("tensorboard"), elsewhere)
-
-
-def test_a_disk_that_is_full_for_tensorboard_is_told(elsewhere: Path):
-    pytest.importorskip("tensorboardX")
-    tracker = open_tracker(TrackerConfig("tensorboard"), elsewhere)
-    assert tracker
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))  # larger files cannot be written
-    try:
-        with pytest.raises(UserError, match=r"tracker=tensorboard cannot use .*File too large"):
-            tracker.generation(Shown(0, {f"weights/{i}": 1.0 for i in range(100)}))
-        with pytest.raises(UserError, match=r"tracker=tensorboard cannot use .*File too large"):
-            tracker.close("failed")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-def test_a_film_that_tensorboard_cannot_read_is_told(elsewhere: Path):
-    pytest.importorskip("tensorboardX")
-    tracker = open_tracker(TrackerConfig("tensorboard"), elsewhere)
-    assert tracker
-    with pytest.raises(UserError, match="tracker=tensorboard cannot use"):
-        tracker.generation(Shown(0, {}, {"g00k00": elsewhere / "missing.mp4"}))
-    with pytest.raises(UserError, match="tracker=tensorboard cannot use"):
-        tracker.finish(elsewhere / "missing.py", None)
-    tracker.close("failed")
-
-
-def test_a_run_of_wandb_that_goes_away_is_told(elsewhere: Path):
-    wandb = pytest.importorskip("wandb")
-
-    def fail(*_: Any, **__: Any) -> None:
-        raise wandb.errors.CommError("the network is gone")
-
-    tracker: Any = open_tracker(TrackerConfig("wandb"), elsewhere)
-    tracker._run = SimpleNamespace(id="x", log=fail, log_artifact=fail, finish=fail)
-    (elsewhere / "best.py").write_text("")
-    for call in (
-        lambda: tracker.generation(Shown(0, {"score/best": 1.0})),
-        lambda: tracker.finish(elsewhere / "best.py", None),
-        lambda: tracker.close("finished"),
-    ):
-        with pytest.raises(UserError, match=r"tracker=wandb cannot use .*: the network is gone"):
-            call()

@@ -36,8 +36,8 @@ class Person:
         from movlr_jax.voting.server import Server
 
         self._config, self._archive = config, archive
-        self._questions = SearchQuestions(config.raters, votes_of(archive.calls()))
-        self._server = Server(self._questions, config.host, config.port)
+        self._questions = SearchQuestions(config.page.raters, votes_of(archive.calls()))
+        self._server = Server(self._questions, config.page.host, config.page.port)
         self._server.start()
         self._page = archive.root / VOTE_PAGE
         write_atomically(self._page, self._server.address.encode())
@@ -84,8 +84,8 @@ class Person:
         card = {
             "id": key[:24],
             "kind": _KINDS[question.purpose],
-            "films": [{"id": name, "views": self._config.views, "strip": 0.0} for name in names],
-            "slow": self._config.slow,
+            "films": [{"id": name, "views": self._config.shown.views, "strip": 0.0} for name in names],
+            "slow": self._config.shown.slow,
             "cameras": cameras(self._archive.get("run") or {}),
             "task": task.removeprefix("The task: "),
             "details": "\n".join(line for line in details if line.startswith(_SHOWN)),
