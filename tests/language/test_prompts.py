@@ -313,11 +313,3 @@ def test_requests_made_together_differ_with_directions(task: Task):
         for generation in (0, 2):
             proposer.propose(ProposalRequest(generation, task, BEST, CRITIQUE, (BEST,), 0), 4)
     assert [len(set(texts)) for texts in sent] == [4, 4, 1, 1]
-
-
-def test_vocabulary_has_exactly_the_regions_of_the_schema(messages: dict[str, str]):
-    regions = Descriptor.model_json_schema()["properties"]["region"]["enum"]
-    said = messages["describe"].partition("=== user")[0]
-    vocabulary = dict(re.findall(r"^- (\w+): (.*?)(?=\n-|\n\n)", said, flags=re.MULTILINE | re.DOTALL))
-    assert set(vocabulary) == set(regions)
-    assert all(len(terms.split(", ")) >= 6 for terms in vocabulary.values())
