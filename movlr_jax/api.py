@@ -81,28 +81,26 @@ def load_task(
     from movlr_jax.engine.tasks import task_of
     from movlr_jax.tasks.base import Overrides
     from movlr_jax.tasks.instruction import absolute_model
-    from movlr_jax.tasks.reference import PEOPLE, STEPS
 
     if model is not None:
         model = str(model) if name else absolute_model(str(model))  # a search may begin in another folder
     given = {"model": model, "episode_s": episode_s, "instruction": instruction}
     if reference is not None:
-        named = str(reference) in (PEOPLE, STEPS)
-        given |= {
-            "reference": reference if named else Path(reference).resolve(),
-            "reference_by": reference_by,
-        }
-    overrides = Overrides(
-        (
-            *([task_override(name)] if name else []),
-            *settings,
-            *overrides_of({key: value for key, value in given.items() if value is not None}),
-            *overrides_of({f"task.settings.{key}": value for key, value in task_settings.items()}),
-        )
-    )
+        given |= {"reference": _reference(reference), "reference_by": reference_by}
+    given = {key: value for key, value in given.items() if value is not None}
+    given |= {f"task.settings.{key}": value for key, value in task_settings.items()}
+    named, words = [task_override(name)] if name else [], overrides_of(given)
+    overrides = Overrides((*named, *settings, *words))
     built = task_of(compose(overrides))
     overrides.loaded = {key: value for key, value in vars(built).items() if key != "overrides"}
     return replace(built, overrides=overrides)
+
+
+def _reference(given: str | Path) -> str | Path:
+    """Return the name of a reference of the package, or the absolute path of a file."""
+    from movlr_jax.tasks.reference import PEOPLE, STEPS
+
+    return given if str(given) in (PEOPLE, STEPS) else Path(given).resolve()
 
 
 # Rewards.

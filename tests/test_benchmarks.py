@@ -7,7 +7,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,21 +26,6 @@ for path in sys.argv[1:]:
     found[path] = text.getvalue()
 print(json.dumps(found))
 """
-KEYS = [
-    "physics",
-    "model",
-    "k",
-    "generations",
-    "candidates_per_min",
-    "inline_candidates_per_min",
-    "process_candidates_per_min",
-    "ratio_inline",
-    "physics_traces",
-    "planner_traces",
-    "engine_steps_per_s",
-    "raw_steps_per_s",
-    "efficiency",
-]
 
 
 def run(script: str, *arguments: str) -> dict:
@@ -89,35 +73,6 @@ def cpu_s() -> float:
     """Processor time of all processes that this one has waited for, s."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-@pytest.mark.slow
-def test_candidate_throughput_says_what_it_measured(tmp_path: Path):
-    begun = time.monotonic()
-    result = run("candidate_throughput.py", "--model", "tiny_muscle", "--inline", "0", "--out", str(tmp_path))
-    elapsed = time.monotonic() - begun
-    assert all(key in result for key in KEYS)
-    assert (result["physics"], result["model"], result["k"], result["generations"]) == (
-        "native",
-        "tiny_muscle",
-        2,
-        3,
-    )
-    assert (result["physics_traces"], result["planner_traces"], result["reward_traces"]) == (1, 1, 3)
-    assert 0 < result["seconds"] < elapsed
-    assert result["candidates_per_min"] > 60 * 6 / elapsed  # two candidates in each of three generations
-    kept = json.loads((tmp_path / "candidate_throughput_native_tiny_muscle.json").read_text())
-    assert kept == result
-    assert (tmp_path / "candidate_throughput_native_tiny_muscle.png").stat().st_size > 1000
-
-
-@pytest.mark.slow
-def test_scaling_measures_every_row(tmp_path: Path):
-    result = run("scaling.py", "--out", str(tmp_path))
-    (row,) = result["results"]
-    assert (row["model"], row["rows"], row["actuators"]) == ("tiny_muscle", 4, 7)
-    assert row["engine_steps_per_s"] > 0
-    assert (tmp_path / "scaling_native.png").stat().st_size > 1000
 
 
 @pytest.mark.slow

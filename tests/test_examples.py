@@ -113,7 +113,3 @@ def test_terms_for_legged_robots_against_mujoco():
     assert terms["low_speed"].tolist() == [-1.0, -1.0], "it stands"
     assert terms["upright"].tolist() == [1.0, 1.0]
     assert terms["toes"][0] == pytest.approx(1.0, abs=1e-3)
-
-
-def test_there_are_six():
-    assert len(NOTEBOOKS) == 6

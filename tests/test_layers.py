@@ -28,20 +28,3 @@ def reached(imports: dict[str, set[str]], start: str) -> set[str]:
 def test_no_file_imports_itself_through_others(imports: dict[str, set[str]]):
     assert len(imports) > 150
     assert [module for module in imports if module in reached(imports, module)] == []
-
-
-def test_physics_and_rewards_know_nothing_of_each_others_business(imports: dict[str, set[str]]):
-    """Physics takes the layout of sensors, and which of them a function reads; rewards know no physics."""
-    physics = {
-        m for module in imports if module.startswith("movlr_jax.physics") for m in reached(imports, module)
-    }
-    assert {m for m in physics if m.startswith("movlr_jax.rewards.")} == {
-        "movlr_jax.rewards.state",
-        "movlr_jax.rewards.reads",
-    }
-    rewards = {
-        m for module in imports if module.startswith("movlr_jax.rewards") for m in reached(imports, module)
-    }
-    assert not {
-        m for m in rewards if m.startswith(("movlr_jax.physics", "movlr_jax.control", "movlr_jax.tasks"))
-    }

@@ -39,14 +39,6 @@ def files(root: Path, **texts: str) -> Path:
             },
             3.0,
         ),
-        (
-            {
-                "proc/self/cgroup": "3:cpuacct,cpu:/\n",
-                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
-                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
-            },
-            None,
-        ),
         ({"proc/self/cgroup": "nonsense\n", "sys/fs/cgroup/cpu.max": "0 0"}, None),
         ({}, None),
     ],

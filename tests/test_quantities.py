@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_cases import LEG
 
-from movlr_jax._util.quantities import quantity, summary
+from movlr_jax._util.quantities import quantity
 from movlr_jax.cli.search import main as search
 from movlr_jax.storage.archive import Archive
 
@@ -27,30 +27,3 @@ def test_terminal_and_report_say_the_same(capfd: pytest.CaptureFixture[str]):
     assert error.endswith(" cm")
     assert f"{error} off" in said
     assert error in page
-
-
-def test_what_came_out_is_one_short_line():
-    assert summary(
-        {"object_position_error_m": 0.0169, "object_orientation_error_rad": 0.105, "success": 1.0}
-    ) == ("1.7 cm, 6° off: success")
-    assert (
-        summary({"distance_m": 6.638, "success": 0.0, "time_to_fall_s": 3.72})
-        == "fell at 3.72 s: moved 6.64 m: no success"
-    )
-    # what the author of a task measures comes before success, what all tasks measure after it
-    hop = {
-        "distance_m": 2.1,
-        "lowest_m": 0.62,
-        "knee_range_rad": 1.0,
-        "pauses": 3.0,
-        "success": 1.0,
-        "effort": 0.1,
-    }
-    turn = {"upright_fraction": 0.45, "turned_rad": 10.128, "effort": 0.2}
-    assert summary(turn) == "turned 580°: upright fraction 45 %", "a motion from words has no success"
-    assert summary(hop) == "moved 2.1 m: lowest 62.0 cm: knee range 57°: success"
-
-
-def test_a_length_of_nothing_has_no_sign():
-    assert quantity(-1e-5, "raised_m") == "0.0 cm"
-    assert quantity(-0.012, "raised_m") == "−1.2 cm"

@@ -16,8 +16,6 @@ from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.muscles import dense_moments
 
 _EFFORT = 0.02  # weight of activations relative to torque errors, both scaled to order 1
-# weight of joint torques relative to errors of the base, where contact forces are found for motors
-_SPARED = 0.1
 _LOAD = 1e-3  # weight of contact forces in body weights, so that many points share a load
 _REACH = 0.005  # m, a foot closer than this to the ground counts as in contact
 _TURNS = 200  # of Newton's method at most; about five are usual
@@ -158,18 +156,6 @@ class StaticOptimiser:
         scale[:base] = self._base_scale
         columns = np.hstack([arms * active / _EFFORT, support * (self._weight / _LOAD)])
         return columns / scale[:, None], torque / scale
-
-    def torques(self, qpos: np.ndarray) -> np.ndarray:
-        """Return the joint torques [nz] N m that hold `qpos` [nq] at rest, while the ground carries the base.
-
-        Motors of any kind may give them. Contact forces balance the base first, then they spare the joints.
-        """
-        base, (_, needed, support) = len(self._base_scale), self._balance(qpos)
-        scale = np.full(len(needed), self._weight * _LEVER / _SPARED)
-        scale[:base] = self._base_scale
-        unit = self._weight / _LOAD  # N
-        forces = unit * least_forces(support * unit / scale[:, None], needed / scale)
-        return (needed - support @ forces)[base:]
 
     def _balance(self, qpos: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return what balances the body at `qpos` [nq]: the Jacobian [nv, m] of all velocities with respect to the m

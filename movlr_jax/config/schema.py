@@ -14,7 +14,7 @@ from movlr_jax.control.mpc.rules import RULES
 from movlr_jax.control.settings import OPTIMIZERS, OptimizerSettings, PlanningSettings, PpoSettings
 from movlr_jax.errors import UserError
 from movlr_jax.language.registry import CRITICS, JUDGES, PROPOSERS, Auto
-from movlr_jax.language.settings import ModelConfig
+from movlr_jax.language.settings import ModelConfig, without_removed
 from movlr_jax.physics.choose import PHYSICS
 from movlr_jax.tasks.base import check_episode
 from movlr_jax.tasks.reference import BY
@@ -204,6 +204,7 @@ def recorded_config(values: Any) -> Config:
         check_removed(flat(values))
         values = {name: value for name, value in values.items() if name not in _REMOVED}
         values |= {name: _present(values[name]) for name in ("optimizer", "method") if name in values}
+        values |= {role: without_removed(values[role]) for role in ("llm", "vlm") if role in values}
     return check(from_mapping(Config, values))
 
 

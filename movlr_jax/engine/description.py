@@ -25,7 +25,7 @@ from movlr_jax.tasks import Task
 def describe(context: SearchContext) -> dict[str, Any]:
     """Describe the settings, parts, versions and hardware of a search, for the record and the report."""
     config, task = context.config, context.task
-    scripted = isinstance(context.proposer, ScriptedProposer)
+    scripted = isinstance(context.roles.proposer, ScriptedProposer)
     return {
         "task": task.name,
         "description": task.description,
@@ -40,15 +40,15 @@ def describe(context: SearchContext) -> dict[str, Any]:
         "backends": {
             "physics": f"{context.optimizer.physics.name} for plans or training, native (C MuJoCo) for episodes",
             "optimizer": _optimizer_line(config.optimizer.name, context.optimizer.notes),
-            "proposer": context.proposer.name,
-            "judge": context.judge.name,
-            "critic": context.critic.name,
+            "proposer": context.roles.proposer.name,
+            "judge": context.roles.judge.name,
+            "critic": context.roles.critic.name,
             "sandbox": context.sandbox.description,
             "renderer": str(renderer().name) if context.films else "none: no films",
         },
         "versions": versions(),
         "hardware": hardware(),
-        "models_used": context.models_used,
+        "models_used": context.roles.models_used,
         **({"model_sha256": sha256} if (sha256 := digest(model_files(task))) else {}),
         **({"groups": context.optimizer.notes["groups"]} if "groups" in context.optimizer.notes else {}),
         "goals": {name: [round(float(v), 4) for v in value.ravel()] for name, value in task.goals.items()},

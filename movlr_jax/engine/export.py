@@ -14,7 +14,6 @@ from movlr_jax.config.recorded import kept_settings
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import POLICY
 from movlr_jax.control.build import build_optimizer
-from movlr_jax.control.ppo.foreign import not_a_policy
 from movlr_jax.control.settings import PpoSettings
 from movlr_jax.engine.episodes import EpisodeRequest
 from movlr_jax.engine.tasks import task_of
@@ -124,8 +123,6 @@ def _trained(recipe: str) -> Path:
 
 def _recorded(policy: Path, settings: Sequence[str], trust: bool) -> Config:
     """Return the settings of the training that wrote the file `policy`. Raises UserError."""
-    if what := not_a_policy(policy):
-        raise UserError(f"policy={policy}: {what}")
     if not policy.is_file():
         raise UserError(f"there is no policy file {policy}{similar_files(policy)}")
     folders = [policy.parent, *sorted(policy.parent.glob("stages/*"), reverse=True), policy.parent.parent]

@@ -71,6 +71,7 @@ def build_context(
         config=config,
         task=task,
         optimizer=optimizer,
+        roles=roles,
         sandbox=Sandbox(probe, name=config.sandbox, batch=scored_at_once(config.optimizer, task)),
         archive=archive,
         clock=Clock.of(archive, time.monotonic() if started is None else started),
@@ -78,7 +79,6 @@ def build_context(
         films=films,
         tracker=tracker,
         workers=_workers(config, task, optimizer, reporter, make or partial(task_and_optimizer, config)),
-        **vars(roles),
     )
 
 

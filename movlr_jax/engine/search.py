@@ -90,13 +90,9 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, Outcome]
             again = partial(resize, context, make=lambda new: partial(task_and_optimizer, new, built))
             context.resize = again
         _record_begin(context, recorded)
-        found = evolve(context)
-        if has_final_training(context):
-            run_final_training(context, found.best)
-        rankings = [ranking for _, ranking in context.journal.rankings()]
-        _record_end(context, found, confirm(context, found), rankings)
+        judged = _evolve_and_confirm(context)
         ended = "finished"
-        return archive.root, "unjudged" if nothing_answered(rankings) else "finished"
+        return archive.root, "finished" if judged else "unjudged"
     except BudgetSpent as spent:
         ended = "interrupted"
         reporter.say(
@@ -116,6 +112,16 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, Outcome]
             if context:
                 last.callback(context.close)
                 _end_session(context, ended)
+
+
+def _evolve_and_confirm(context: SearchContext) -> bool:
+    """Search until the end, train and confirm the best program. Return whether the judge answered anything."""
+    found = evolve(context)
+    if has_final_training(context):
+        run_final_training(context, found.best)
+    rankings = [ranking for _, ranking in context.journal.rankings()]
+    _record_end(context, found, confirm(context, found), rankings)
+    return not nothing_answered(rankings)
 
 
 def _check_resumed(
@@ -145,7 +151,7 @@ def _introduce(config: Config, task: Task, reporter: Reporter) -> None:
 def _record_begin(context: SearchContext, recorded: dict[str, Any] | None) -> None:
     """Record what the search consists of, or what a resumed session obeys, and tell the tracker."""
     archive, groups = context.archive, context.optimizer.notes.get("groups")
-    context.reporter.say(context.models_used)
+    context.reporter.say(context.roles.models_used)
     if (not recorded or archive.lost(GROUPS)) and context.films and groups is not None:
         archive.put(GROUPS, picture(context.task, groups))
     if not recorded:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,24 @@ class Clock:
         return self.before_s + here
 
 
+@dataclass(frozen=True)
+class Roles:
+    """Proposer, judge and critic of a search."""
+
+    proposer: Proposer
+    judge: Judge
+    critic: Critic
+    models_used: str  # names of the language and vision models, or that none is used
+    clients: tuple[ModelClient, ...] = ()  # of the models, closed at the end
+    showing: Presentation = BOTH_ORDERS  # of pairs to the judge
+    watch: Watch = unwatched  # shows how far a ranking is
+
+    @property
+    def note(self) -> str:
+        """Names of the proposer and the judge, for the caption of every film."""
+        return ", ".join(name.split(" (")[0] for name in (self.proposer.name, self.judge.name))
+
+
 @dataclass
 class SearchContext:
     """The parts of a search.
@@ -66,20 +84,14 @@ class SearchContext:
     config: Config
     task: Task
     optimizer: Optimizer
-    proposer: Proposer
-    judge: Judge
-    critic: Critic
+    roles: Roles
     sandbox: Sandbox
     archive: Archive
     clock: Clock
     reporter: Reporter
     films: bool
-    models_used: str  # names of the language and vision models, or that none is used
     workers: Workers  # who evaluates the candidates
     tracker: Tracker | None = None  # where the course of the search is shown too
-    clients: Sequence[ModelClient] = ()  # clients of the models, closed at the end
-    showing: Presentation = BOTH_ORDERS  # of pairs to the judge
-    watch: Watch = unwatched  # shows how far a ranking is
     # plan with another number of samples, and whether to keep it; None: the number is given
     resize: Callable[[int, bool], None] | None = None
     journal: Journal = field(init=False)
@@ -93,20 +105,15 @@ class SearchContext:
         """Close the sandbox, the workers and the model clients."""
         self.sandbox.close()
         self.workers.close()
-        for client in self.clients:
+        for client in self.roles.clients:
             client.close()
 
     @property
     def scored(self) -> bool:
         """Whether the scores of the task order the programs. Otherwise a judge compares motions of one trial."""
-        return isinstance(self.judge, MetricsJudge)
+        return isinstance(self.roles.judge, MetricsJudge)
 
     @property
     def weights(self) -> tuple[float, float] | None:
         """Range of the weights of new programs; None for any. The scripted proposer has bounds of its own."""
-        return None if isinstance(self.proposer, ScriptedProposer) else self.config.method.weights
-
-    @property
-    def note(self) -> str:
-        """Names of the proposer and the judge, for the caption of every film."""
-        return ", ".join(name.split(" (")[0] for name in (self.proposer.name, self.judge.name))
+        return None if isinstance(self.roles.proposer, ScriptedProposer) else self.config.method.weights

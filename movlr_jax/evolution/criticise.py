@@ -19,7 +19,7 @@ _ENOUGH = 4  # trials that must all succeed before a search ends early
 
 def describe(context: SearchContext, g: int, candidates: Sequence[Evaluation]) -> list[Evaluation]:
     """Return the candidates; those that ran have a description of their motion, if the critic describes motions."""
-    critic = context.critic
+    critic = context.roles.critic
     if not isinstance(critic, DescribingCritic):
         return list(candidates)
     ran = [candidate for candidate in candidates if not candidate.failed]
@@ -42,7 +42,7 @@ def criticise(context: SearchContext, candidate: Evaluation, trials: Sequence[Tr
     shown = candidate
     if poorer.seed != candidate.seed:
         shown = replace(Evaluation.of(candidate, poorer), description=candidate.description)
-    critique = context.critic.criticise(context.task, shown)
+    critique = context.roles.critic.criticise(context.task, shown)
     problems = [*shown.faults.values(), *critique.problems, *broken_terms(shown)]
     return replace(
         critique,

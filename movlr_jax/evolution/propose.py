@@ -56,9 +56,9 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
         looks_ahead_s=optimizer.horizon_s if isinstance(optimizer, PlanningSettings) else None,
         control_s=optimizer.ctrl_dt,
     )
-    sources = context.proposer.propose(request, context.config.candidates - len(given))
+    sources = context.roles.proposer.propose(request, context.config.candidates - len(given))
     origin = parent.name if parent else candidate_name(0, 0) if given else None
-    notes = context.proposer.notes if isinstance(context.proposer, AnnotatingProposer) else ()
+    notes = context.roles.proposer.notes if isinstance(context.roles.proposer, AnnotatingProposer) else ()
     return Proposal(
         sources=[*given, *sources],
         parents=[*(None for _ in given), *(origin for _ in sources)],

@@ -80,7 +80,7 @@ def _compared(
         c for c in [*_earlier(context, g), *before.comparisons] if c.first in shown and c.second in shown
     ]
     times = Counter((c.first, c.second) for c in earlier)
-    least = calls_needed(config.ranking, len(names), context.showing.orders)
+    least = calls_needed(config.ranking, len(names), context.roles.showing.orders)
     left = config.comparisons and config.comparisons - len(before.comparisons)  # of the generation
     if before.silent or (left is not None and left < least):
         return [], before.winner
@@ -96,10 +96,10 @@ def _compared(
         return compare_all(context, [(shown[a], shown[b]) for a, b in pairs], samples)
 
     def watch(new: Sequence[Comparison]) -> None:
-        context.watch(g, RankingProgress(names, earlier, tuple(new), budget, context.showing))
+        context.roles.watch(g, RankingProgress(names, earlier, tuple(new), budget, context.roles.showing))
 
     result = pairwise.rank(
-        names, ask, config.ranking, left, earlier=earlier, presentation=context.showing, watch=watch
+        names, ask, config.ranking, left, earlier=earlier, presentation=context.roles.showing, watch=watch
     )
     return result.comparisons, result.winner
 
@@ -203,7 +203,7 @@ def decision(context: SearchContext, population: Population, ranking: Ranking) -
     count, silent, before = len(ranking.comparisons), ranking.unanswered, population.champion
     name, rival, p = ranking.best, ranking.rival, ranking.p_better
     warning = (
-        f"WARNING: {silent} of {count} comparisons were not answered by {context.judge.name}; "
+        f"WARNING: {silent} of {count} comparisons were not answered by {context.roles.judge.name}; "
         if silent
         else ""
     )
@@ -262,7 +262,7 @@ def compare_all(
     samples: how often each pair was shown before, so that the judge is asked again instead of reusing its answer.
     """
     gates = context.config.gates
-    if gates and context.showing.gates_first:
+    if gates and context.roles.showing.gates_first:
         decisions = [(found := by_gates(a, b)) and replace(found, overruled=NOT_ASKED) for a, b in pairs]
         left = [i for i, decided in enumerate(decisions) if decided is None]
         answers = iter(_ask(context, [pairs[i] for i in left], [samples[i] for i in left]))
@@ -277,7 +277,7 @@ def compare_all(
 def _ask(
     context: SearchContext, pairs: Sequence[tuple[Evaluation, Evaluation]], samples: Sequence[int]
 ) -> list[Preference]:
-    judge = context.judge
+    judge = context.roles.judge
     if isinstance(judge, BatchJudge):
         return judge.compare_all(context.task, pairs, samples)
     return [judge.compare(context.task, a, b) for a, b in pairs]

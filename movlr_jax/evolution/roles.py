@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from movlr_jax._util.parts import filled, services_of
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.context import Watch, unwatched
-from movlr_jax.evolution.pairwise import BOTH_ORDERS, Presentation, to_people
+from movlr_jax.evolution.context import Roles, Watch, unwatched
+from movlr_jax.evolution.pairwise import BOTH_ORDERS, to_people
 from movlr_jax.evolution.scripted.critics import NoCritic, ReflectionCritic, StatisticsCritic
 from movlr_jax.evolution.scripted.metrics import MetricsCritic, MetricsJudge
 from movlr_jax.evolution.scripted.proposer import ScriptedProposer
@@ -27,19 +27,6 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 NONE_USED = "no language or vision model used"
-
-
-@dataclass(frozen=True)
-class Roles:
-    """Proposer, judge and critic of a search, and the model clients to close at its end."""
-
-    proposer: Proposer
-    judge: Judge
-    critic: Critic
-    models_used: str  # names of the models, in one line
-    clients: tuple[ModelClient, ...] = ()
-    showing: Presentation = BOTH_ORDERS  # of pairs to the judge
-    watch: Watch = unwatched  # shows how far a ranking is
 
 
 def build_roles(

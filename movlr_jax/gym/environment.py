@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from gymnasium.spaces import Box
 
 from movlr_jax.config.compose import compose
 from movlr_jax.config.overrides import overrides_of, task_override
+from movlr_jax.config.schema import Config
 from movlr_jax.control.build import acting
 from movlr_jax.control.ppo.interface import action_space, observation
 from movlr_jax.control.settings import PpoSettings
@@ -74,26 +75,12 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             UserError: For unknown names, settings out of range, a reward program that is rejected, and in a fork of a
                 process that has built an environment.
         """
-        if TaskEnv._process not in (None, os.getpid()):
-            raise UserError(
-                "this process is a fork of one that runs JAX, and would wait forever; start it anew, as in "
-                "AsyncVectorEnv(..., context='spawn')"
-            )
-        TaskEnv._process = os.getpid()
+        self._refuse_fork()
         prepare_environment()
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise UserError(unknown_name("render_mode", str(render_mode), self.metadata["render_modes"]))
-        settings = [settings] if isinstance(settings, str) else settings
         given = {"model": model, "episode_s": episode_s, "sandbox": sandbox or None}
-        words = [task_override(task), *([] if _sets("optimizer", settings) else ["optimizer=ppo"])]
-        words += [] if _sets("tuned", settings) else ["tuned=false"]
-        words += overrides_of({key: value for key, value in given.items() if value is not None})
-        self.config = compose([*words, *settings])
-        optimizer = self.config.optimizer
-        if not isinstance(optimizer, PpoSettings):
-            raise UserError(
-                f"optimizer={optimizer.name} has no actions; give optimizer=ppo or optimizer=dynsyn"
-            )
+        self.config, optimizer = _settings(task, given, [settings] if isinstance(settings, str) else settings)
         self.task: Task = acting(optimizer, task_of(self.config))
         starts = self.task.start(np.random.default_rng(0), _STARTS)
         self._space = action_space(optimizer, self.task, starts)
@@ -118,6 +105,14 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         (seen,) = self._see(self._view()).shape
         self.observation_space = Box(-np.inf, np.inf, (seen,), np.float32)
         self.action_space = Box(-1.0, 1.0, (self._space.size,), np.float32)
+
+    def _refuse_fork(self) -> None:
+        if TaskEnv._process not in (None, os.getpid()):
+            raise UserError(
+                "this process is a fork of one that runs JAX, and would wait forever; start it anew, as in "
+                "AsyncVectorEnv(..., context='spawn')"
+            )
+        TaskEnv._process = os.getpid()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -237,6 +232,21 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         final = jax.tree.map(lambda x: x[0], self._state())
         valid = np.asarray(len(actions) - self._diverged)  # the last step is the one that diverged
         return Trajectory(steps=steps, actions=actions, valid=valid, final=final)
+
+
+def _settings(
+    task: str | Path, given: Mapping[str, Any], settings: Sequence[str]
+) -> tuple[Config, PpoSettings]:
+    """Return all settings, and those of the optimizer that has actions. Raises UserError."""
+    words = [task_override(task), *([] if _sets("optimizer", settings) else ["optimizer=ppo"])]
+    words += [] if _sets("tuned", settings) else ["tuned=false"]
+    words += overrides_of({key: value for key, value in given.items() if value is not None})
+    config = compose([*words, *settings])
+    if not isinstance(config.optimizer, PpoSettings):
+        raise UserError(
+            f"optimizer={config.optimizer.name} has no actions; give optimizer=ppo or optimizer=dynsyn"
+        )
+    return config, config.optimizer
 
 
 def _sets(name: str, settings: Sequence[str]) -> bool:

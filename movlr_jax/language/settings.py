@@ -13,24 +13,22 @@ from movlr_jax._util.settings import group_of, no_secrets
 from movlr_jax.errors import UserError, unknown_name
 
 _SENT = (
-    "model", "base_url", "key_env", "temperature", "max_tokens", "timeout_s", "attempts", "backoff_s", "patience_s",
-    "concurrency", "price",
+    "model", "base_url", "key_env", "temperature", "max_tokens", "timeout_s", "attempts", "concurrency", "price",
 )  # fmt: skip
-_ADAPTS = ("parameters", "adapt")
 _SHOWN = ("media", "frames", "fps", "slow", "views", "size")  # of a model that watches
 # the settings that each backend has, as llm and as vlm
 SETTINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "llm": {
         "scripted": (),
         "gemini": (*_SENT, "thinking"),
-        "openai_compatible": (*_SENT, *_ADAPTS),
+        "openai_compatible": (*_SENT, "parameters"),
         "manual": ("model", "timeout_s", "concurrency"),
         "replay": ("run",),
     },
     "vlm": {
         "metrics": (),
         "gemini": (*_SENT, *_SHOWN, "thinking", "inline_mb"),
-        "openai_compatible": (*_SENT, *_ADAPTS, *_SHOWN, "logprobs"),
+        "openai_compatible": (*_SENT, "parameters", *_SHOWN, "logprobs"),
         "manual": ("model", "timeout_s", "concurrency", *_SHOWN),
         "person": ("timeout_s", "concurrency", "raters", "host", "port", *_SHOWN),
         "replay": ("run",),
@@ -39,6 +37,7 @@ SETTINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 EMBEDDED = ("scripted", "metrics")  # no language or vision model
 _FIXED = {"model", "messages", "instruction", "n", "extra_headers"}  # not among the parameters
 MEDIA = ("video", "frames")
+_REMOVED = ("backoff_s", "patience_s", "adapt")  # settings that earlier versions recorded
 NO_PROGRAM = "# no program: "  # first words of the source of a candidate for which the model wrote no program
 
 
@@ -80,8 +79,6 @@ class ModelConfig:
     thinking: str | None = setting(None, "gemini: low, high ... (3.x), or a number of tokens (2.5)")
     timeout_s: float = setting(180.0, "s, of one attempt", above=0)
     attempts: int = setting(6, "per call, if the network fails or the answer is invalid", least=1)
-    backoff_s: float = setting(1.0, "s, before the second attempt, doubled for each further one", least=0)
-    patience_s: float = setting(120.0, "s, longest wait that a server may request", least=0)
     concurrency: int = setting(4, "concurrent calls", least=1)
     logprobs: bool = setting(
         False,
@@ -90,9 +87,6 @@ class ModelConfig:
     parameters: Mapping[str, Any] | None = setting(
         None,
         "openai_compatible: further parameters of a request, or other values of them; null: not sent",
-    )
-    adapt: bool = setting(
-        True, "openai_compatible: send a parameter that the server refuses otherwise, or not at all"
     )
     price: tuple[float, float] | None = setting(
         None, "USD per million input and output tokens; null: from the price table"
@@ -132,3 +126,8 @@ class ModelConfig:
             raise UserError(f"{where}={self.name} needs a model name; set {where}.model=NAME")
         if self.name == "replay" and not self.run:
             raise UserError(f"{where}=replay needs a run to replay; set {where}.run=RUN_DIR")
+
+
+def without_removed(values: Any) -> Any:
+    """Return the recorded settings of a model without those that only earlier versions had."""
+    return {n: v for n, v in values.items() if n not in _REMOVED} if isinstance(values, Mapping) else values

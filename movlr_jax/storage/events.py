@@ -41,8 +41,19 @@ class Unreadable(Exception):
     """An event is unreadable; the message says which one and why."""
 
 
-class Described(TypedDict, total=False):
-    """`run`: the task, settings, versions and hardware of the search."""
+class Built(TypedDict, total=False):
+    """What a search was built of, and where it ran."""
+
+    backends: dict[str, str]
+    versions: dict[str, str]
+    hardware: str
+    models_used: str
+    model_sha256: str
+    groups: dict[str, int]
+
+
+class Described(Built, total=False):
+    """`run`: the task, the settings and the parts of the search."""
 
     task: str
     description: str
@@ -54,12 +65,6 @@ class Described(TypedDict, total=False):
     method: str
     settings: dict[str, Any]
     tuned_settings: dict[str, Any]
-    backends: dict[str, str]
-    versions: dict[str, str]
-    hardware: str
-    models_used: str
-    model_sha256: str
-    groups: dict[str, int]
     goals: dict[str, list[float]]
 
 

@@ -12,12 +12,9 @@ import numpy as np
 import pytest
 
 from movlr_jax.biomech.muscles import MuscleParams, bias, excitation_for, gain, muscle_params
-from movlr_jax.errors import UserError
 from movlr_jax.models import model_adapter
 
 MODELS = ("tiny_muscle", "myoarm_r", "other passive forces")
-FLAT = """<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody>
-<actuator><motor name="push" joint="j"/></actuator></mujoco>"""
 
 
 def double_precision():
@@ -100,18 +97,6 @@ def test_muscles_only_pull(model: mujoco.MjModel):
         mine = cast(take(muscle_params(model), np.full(len(length), i)), np.float32)
         assert gain(mine, length, velocity).max() <= 0
         assert bias(mine, length).max() <= 0
-
-
-def test_a_smooth_switch_is_covered():
-    """The tests above mean something for both kinds of switch."""
-    widths = muscle_params(model_adapter("tiny_muscle").load().compile()).tau_width
-    assert (widths > 0).any()
-    assert (widths == 0).any()
-
-
-def test_models_without_muscles_are_told_what_to_do():
-    with pytest.raises(UserError, match=r"0 muscles among its 1 actuators \(not muscles: push\).*mppi"):
-        muscle_params(mujoco.MjModel.from_xml_string(FLAT))
 
 
 def one_step(model: mujoco.MjModel, data: mujoco.MjData, act: np.ndarray, ctrl: np.ndarray) -> np.ndarray:

@@ -112,11 +112,6 @@ def test_text_and_table_are_the_same():
         np.testing.assert_allclose(again.columns[name], column, atol=1e-8)
 
 
-def test_an_unknown_coordinate_lists_near_ones():
-    with pytest.raises(UserError, match="there is no coordinate 'knee_angel_r'; did you mean 'knee_angle_r'"):
-        parse_storage(OLD).coordinate("knee_angel_r")
-
-
 # A body that leans forward by 30 degrees turns about MuJoCo's +y, its left side; tilt is positive backward. One that
 # leans to its right turns about +x, as list does. One that turns left turns about up, as rotation does.
 @pytest.mark.parametrize(

@@ -223,43 +223,6 @@ def drawn(chromium, folder: Path, spec: dict) -> Any:
     return page
 
 
-def test_nodes_of_the_family_tree_and_pairs_play_their_films(show):
-    shown = show()
-    page = shown.page
-    shown.at("evolution")
-    node = page.locator("#node-g00k02")
-    node.focus()
-    page.wait_for_function("() => document.querySelector('#node-g00k02 video').currentTime > 0.1")
-    assert page.evaluate("document.querySelector('#node-g00k02 video').src") == page.evaluate(
-        "document.querySelector('video[data-name=g00k02]').src"
-    )
-    page.keyboard.press("Enter")
-    page.wait_for_function("() => location.hash === '#g00k02'")
-    shown.at("comparisons")
-    page.locator("[data-pair]").first.click()
-    page.wait_for_function("() => document.querySelectorAll('#pair[open] video').length === 2")
-    page.keyboard.press("Escape")
-    page.wait_for_function("() => !document.querySelector('#pair').open")
-
-
-def test_files_and_commands_can_be_taken_away(show):
-    shown = show()
-    page = shown.page
-    for link, start in (
-        ("Program (.py)", b'"""Come near'),
-        ("All programs (.csv)", b"program,"),
-        ("Film (.mp4)", b"\x00"),
-    ):
-        with page.expect_download() as download:
-            page.locator(f"a:has-text('{link}')").click()
-        assert Path(download.value.path()).read_bytes().startswith(start), link
-    shown.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    button = page.locator("[data-copy-text]").first
-    button.click()
-    page.wait_for_function("() => document.querySelector('[data-copy-text]').textContent === 'Copied'")
-    assert "python -m movlr_jax.search replay=" in page.evaluate("navigator.clipboard.readText()")
-
-
 @pytest.mark.parametrize("browser", ["chromium"], indirect=True)  # what writes a PDF
 def test_paper_is_light_and_shows_a_picture_of_every_film(show, tmp_path: Path):
     page = show(scheme="dark").page

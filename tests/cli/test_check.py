@@ -100,32 +100,3 @@ def test_file_folder_and_names(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     shutil.copy(tmp_path / "folder" / "one.py", tmp_path / "alone.py")
     assert check([TASK, SANDBOX, f"reward={tmp_path / 'alone.py'}"]) == 0
     assert [line["verdict"] for line in lines(capfd.readouterr().out)] == ["accept"]
-
-
-@pytest.mark.parametrize(
-    ("reward", "sentence"),
-    [
-        (
-            "nowhere.py",
-            "there is no reward 'nowhere.py': give a file, a folder, a .jsonl file, or one of: human, in",
-        ),
-        ("", "there is no reward '': give a file, a folder"),
-        (".", "has no reward program"),
-        ("bad.jsonl", 'bad.jsonl, line 1: expected an object like {"name": ..., "code": "WEIGHTS = ..."}'),
-        ("binary.py", "cannot read the reward 'binary.py'"),
-    ],
-)
-def test_mistakes(
-    reward: str,
-    sentence: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-):
-    monkeypatch.chdir(tmp_path)
-    if reward == "bad.jsonl":
-        Path(reward).write_text('{"code": 3}\n')
-    if reward == "binary.py":
-        Path(reward).write_bytes(b"\xff\xfe")
-    assert check([TASK, SANDBOX, f"reward={reward}"]) == 2
-    assert sentence in capfd.readouterr().err.strip().splitlines()[-1]

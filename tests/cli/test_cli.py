@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import re
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import pytest
 from cli_cases import LEG, TASK, Mistake
 
 import movlr_jax
-from movlr_jax.__main__ import main as commands_there_are
 from movlr_jax.cli.compare import main as compare
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.outcome import CLOSED_PIPE, INTERRUPTED
@@ -28,7 +26,6 @@ from movlr_jax.engine.compare import ComparisonRequest, searches
 from movlr_jax.storage.archive import Archive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
-PACKAGE = Path(movlr_jax.__file__).parent
 
 
 # Composing.
@@ -43,13 +40,6 @@ def test_overrides_land_where_they_are_named():
     assert config.run_dir == "2026"
     assert type(config.episode_s) is float
     assert compose(["+task=bottle_pour", "++seed=3"]) == compose(["task=bottle_pour", "seed=3"])
-
-
-def test_what_was_tuned_on_flat_ground_serves_other_walks():
-    walks = ("flat_walk", "rough_walk", "slope_walk", "injured_walk", "left_turn")
-    flat, *others = (compose([f"+task={walk}", "model=ms_human_700_legs"]).optimizer for walk in walks)
-    assert flat != compose(["+task=flat_walk"]).optimizer
-    assert all(other == flat for other in others)
 
 
 def test_sweeps_are_every_combination_in_order():
@@ -136,19 +126,6 @@ REFUSED = [
     ([TASK, "optimizer=dynsyn", "optimizer.ppo.action=torque"], "there is no optimizer.ppo.action 'torque'"),
     ([TASK, "model=myoarm"], "there is no model 'myoarm'; did you mean 'myoarm_r'?"),
 ]  # fmt: skip
-# These are found where the task, or the planner, is built.
-REFUSED_LATER = [
-    (["model=tiny_muscle"], "model 'tiny_muscle' has no part for the role 'palm_site', which this task needs"),
-    (["+task.settings.tilt=4"], "there is no setting 'task.settings.tilt'; did you mean 'task.settings.tilt_deg'"),
-    (["task.settings.tilt_deg=much"], "task.settings.tilt_deg='much' is not a number"),
-    (["task.settings.lift_m=[0,0]"], "task.settings.lift_m=[0, 0] is not a list of 3 values"),
-    (["task.settings.lift_m=[0,0,up]"], "task.settings.lift_m[2]='up' is not a number"),
-    (["task.settings.bottle_kg=-1"], "task.settings.bottle_kg=-1: it must be more than 0"),
-    (["task.settings.hold_s=0"], "task.settings.hold_s=0: it must be more than 0"),
-    (["task.settings=5"], "task.settings is 5, expected a group of settings"),
-    (["optimizer.name=mcp2"], "there is no optimizer 'mcp2'; did you mean 'mpc2'"),
-    (["optimizer.sim_dt=0.003"], "ctrl_dt is 0.016 s, which is not an integer multiple of the simulation step"),
-]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -160,23 +137,6 @@ def test_wrong_setting_is_told(mistake: Mistake, elsewhere: Path, arguments: lis
     assert list(elsewhere.iterdir()) == []
     if not any("resume" in a for a in arguments):
         assert mistake(evaluate, *arguments) == said
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"), REFUSED_LATER, ids=lambda a: a[0] if isinstance(a, list) else ""
-)
-def test_setting_that_task_refuses_leaves_no_run(
-    mistake: Mistake, elsewhere: Path, arguments: list[str], sentence: str
-):
-    assert sentence in mistake(search, TASK, *arguments, "run_dir=run")
-    assert list(elsewhere.iterdir()) == []
-
-
-@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-3", "long"])
-def test_compare_needs_seconds_to_simulate(mistake: Mistake, elsewhere: Path, seconds: str):
-    said = mistake(compare, TASK, "methods=[human]", f"sim_s={seconds}")
-    assert said.startswith("sim_s=")
-    assert list(elsewhere.iterdir()) == []
 
 
 def test_every_trial_of_program_counts_for_budget_of_comparison(elsewhere: Path, capsys):
@@ -282,19 +242,6 @@ def test_output_that_nobody_reads_ends_command_quietly(elsewhere: Path):
     child.stdout.close()
     assert child.stderr.read() == ""
     assert child.wait() == CLOSED_PIPE
-
-
-def test_package_alone_names_all_its_commands(capsys: pytest.CaptureFixture[str]):
-    assert commands_there_are([]) == 2
-    said = capsys.readouterr().err.strip()
-    assert len(said.splitlines()) == 1
-    commands = {p.stem for p in (PACKAGE / "cli").glob("*.py") if "\ndef main(argv" in p.read_text()}
-    named = set(re.findall(r"\w+", said.partition("there are:")[2].partition("(")[0]))
-    assert named == commands
-    assert commands_there_are(["serch"]) == 2
-    assert capsys.readouterr().err.strip() == "there is no command 'serch'; did you mean 'search'?"
-    assert commands_there_are(["evaluate", "+task=bottle_por"]) == 2
-    assert "did you mean 'bottle_pour'" in capsys.readouterr().err
 
 
 def test_ctrl_c_while_command_starts_is_one_word(elsewhere: Path):

@@ -16,7 +16,6 @@ SMALL = [
     "vlm.fps=2",
     "vlm.media=frames",
     "vlm.frames=2",
-    "vlm.backoff_s=0.01",
     "vlm.attempts=2",
 ]
 

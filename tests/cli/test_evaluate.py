@@ -5,46 +5,19 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli_cases import LEG as QUICK
-from cli_cases import SUPPORT
-from tiny_task import task as tiny_task
 
 from movlr_jax.cli.evaluate import main as evaluate
-from movlr_jax.config.compose import compose
 from movlr_jax.engine import evaluate as module
-from movlr_jax.engine.evaluate import EvaluationSetup
 from movlr_jax.sandbox.vet import Verdict
-from movlr_jax.tasks import Task
 
-LEG = SUPPORT / "tiny_task.py"
 REWARD = """WEIGHTS = {"up": %s}
 
 def reward(state, action):
     return {"up": jnp.tanh(state.pos("foot")[2])}
 """
-
-
-def digest(task: Task, *more: str, file: Path = LEG, seed: int = 0) -> str:
-    unused: Any = None
-    config = compose([f"+task={file}", *more])
-    return EvaluationSetup(config, task, unused, unused, "human", Path()).digest(seed)
-
-
-@pytest.fixture(scope="module")
-def leg() -> Task:
-    return tiny_task()
-
-
-def test_training_is_found_again_by_same_task_only(leg: Task):
-    first = digest(leg)
-    assert first == digest(tiny_task()) == digest(leg, "run_dir=elsewhere", "films=false")
-    heavy = tiny_task()
-    heavy.model.body_mass[-1] *= 1.1
-    others = (digest(tiny_task(0.2)), digest(heavy), digest(leg, seed=1), digest(leg, "episode_s=0.2"))
-    assert len({first, *others}) == 5
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_cases import LEG, Mistake
+from cli_cases import LEG
 from tables import read_table
 
 from movlr_jax._util.resources import resource_dir
@@ -79,23 +78,3 @@ def test_every_policy_of_package_is_exported_by_its_name(name: str):
     if name in options("recipe"):
         settings = read_recipe(name).settings
         assert (settings["task"], settings["model"]) == (config.task.name, config.model)
-
-
-def test_mistakes_are_one_sentence(evaluated: Path, searched: Path, mistake: Mistake, tmp_path: Path):
-    source = str(evaluated)
-    copied = shutil.copytree(evaluated.parent, tmp_path / "copy") / evaluated.name
-    assert "was not begun by you on this machine, and asks for: task.settings.file=" in mistake(
-        export, str(copied)
-    )
-    assert "there is no format 'motion'; did you mean 'mot'?" in mistake(export, source, "format=motion")
-    assert "there is no run directory or trajectory nowhere" in mistake(export, "nowhere")
-    assert "export takes one run directory or trajectory, not 0" in mistake(export, "format=mot")
-    assert "cannot read '--format'" in mistake(export, "--format", source)
-    assert "there is no candidate 'g00k09'" in mistake(export, str(searched), "candidate=g00k09")
-    assert "a trajectory has only one" in mistake(export, source, "candidate=all")
-    assert "or it is of another model" in mistake(export, source, "+task=humanoid_walk")
-    alone = tmp_path / "walk.npz"
-    alone.write_bytes(evaluated.read_bytes())
-    assert "there is no walk.yaml next to it; give +task=NAME" in mistake(export, str(alone))
-    assert "is not a run directory of movlr-jax" in mistake(export, str(tmp_path))
-    assert f"there is no policy file {alone}x" in mistake(export, f"policy={alone}x")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_cases import LEG, Mistake
+from cli_cases import Mistake
 
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
@@ -47,9 +47,3 @@ def test_tracker_is_refused_where_nothing_is_tracked(mistake: Mistake):
         "tracker= is not supported here: only a search is shown in a tracker"
     )
     assert not list(Path().iterdir())
-
-
-def test_resumed_run_refuses_them_too(mistake: Mistake):
-    assert search([*LEG, "run_dir=run"]) == 0
-    assert mistake(search, "resume=run", "~llm").startswith("~llm: settings cannot be removed")
-    assert mistake(search, "resume=run", "hydra.run.dir=x").startswith("hydra.run.dir is not used")

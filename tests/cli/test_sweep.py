@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli_cases import LEG, TASK, Mistake
+from cli_cases import LEG, TASK
 
 from movlr_jax.__main__ import main as movlr_jax
 from movlr_jax._util.settings import from_mapping
@@ -48,14 +48,6 @@ def test_cfg_prints_what_run_would_use(capfd: pytest.CaptureFixture[str]):
     assert yaml.safe_load(capfd.readouterr().out)["subdir"] == "${hydra.job.num}"
 
 
-def test_info_names_plugins_and_search_path(elsewhere: Path, capfd: pytest.CaptureFixture[str]):
-    assert search([TASK, "--info", "plugins"]) == 0
-    assert "BasicLauncher" in capfd.readouterr().out
-    own = experiment(elsewhere, "candidates: 9\n")
-    assert search([TASK, *own, "--info", "searchpath"]) == 0
-    assert str(elsewhere / "mine") in capfd.readouterr().out
-
-
 def test_completion_knows_tasks_and_settings(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -90,37 +82,6 @@ def test_experiment_file_overrides_tuned_settings_and_command_line_overrides_bot
 
 
 # Mistakes.
-
-WRONG = [
-    (["--config-dir", "nowhere"], "--config-dir nowhere: there is no such folder"),
-    (["+experiment=mine"], "+experiment=mine needs the folder of your own files: --config-dir DIR"),
-    (["--cfg", "jobs"], "argument -c/--cfg: invalid choice: 'jobs' (choose from"),
-    (["--cfg"], "argument -c/--cfg: expected one argument"),
-    (["--cfg", "job", "-p", "optimizer.mpi"], "there is no setting 'optimizer.mpi'; did you mean 'optimizer.mppi'"),
-    (["--info", "plugin"], "argument -i/--info: invalid choice: 'plugin'"),
-    (["--multirn"], "there is no option '--multirn'; did you mean --multirun"),
-    (["--config-path=x"], "there is no option '--config-path=x'; did you mean --config-dir"),
-    (["-m", "hydra/launcher=job_lib"], "there is no hydra/launcher 'job_lib'; there are: basic"),
-    (["-m", "hydra/launcher=rq"], "others a package of their own"),
-    (["-m", "hydra.launcher.n_job=2", "hydra/launcher=basic"], "n_job"),
-    (["-m", "run_dir=a", "hydra.sweep.dir=b"], "run_dir= and hydra.sweep.dir= both name the folder of the sweep"),
-    (["-m", "seed=0,1", "--cfg", "job"], "--cfg prints and runs nothing, so it does not go with --multirun"),
-    (["-m", "seed=0,-1"], "seed=-1: it must be 0 or more"),
-    (["workers=rays"], "there is no workers 'rays'; did you mean 'ray'?"),
-    (["workers.count=0"], "workers.count=0: it must be 1 or more"),
-    (["tracker=wandbb"], "there is no tracker 'wandbb'; did you mean 'wandb'?"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"), WRONG, ids=lambda a: "_".join(a) if isinstance(a, list) else ""
-)
-def test_mistake_is_told_in_one_sentence(
-    mistake: Mistake, elsewhere: Path, arguments: list[str], sentence: str
-):
-    assert sentence in mistake(search, TASK, *arguments)
-    assert list(elsewhere.iterdir()) == []
-
 
 # Sweeps.
 

@@ -14,7 +14,6 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 from cli_cases import SUPPORT, Mistake
 
 from movlr_jax.cli.train import main as train
-from movlr_jax.engine.train import draw_curves
 from movlr_jax.models import model_adapter
 from movlr_jax.storage.layout import POLICY
 
@@ -135,24 +134,6 @@ def test_stages_of_edited_file_are_not_reused(recipe: Path, tmp_path: Path, mist
     assert train(command) == 0
 
 
-def test_hand_written_reward_is_recorded_beside_another_one(recipe: Path, tmp_path: Path):
-    other = tmp_path / "still.py"
-    other.write_text(STILL)
-    found = {}
-    for name, more in (("own", []), ("other", [f"reward={other}"])):
-        root = tmp_path / name
-        assert train([f"+recipe={recipe}", f"run_dir={root}", "starts=0", *more]) == 0
-        found[name] = json.loads((root / "stages" / "00_first" / "curves.json").read_text())
-    assert "human_reward" not in found["own"]
-    first = [found["other"]["human_reward"][0], found["own"]["reward"][0]]
-    assert first[0] == pytest.approx(first[1], rel=1e-4)  # the first batch is that of the same policy
-    assert found["other"]["human_reward"] != found["other"]["reward"]
-
-    path = root / "stages" / "00_first" / "curves.json"
-    path.write_text(json.dumps(found["other"] | {"human_reward": found["other"]["human_reward"][1:]}))
-    draw_curves(root)  # as of a training that began before this was recorded
-
-
 @pytest.mark.slow
 def test_checkpoint_that_cannot_be_read_is_told(recipe: Path, tmp_path: Path, mistake: Mistake):
     command = [f"+recipe={recipe}", "starts=0", f"run_dir={tmp_path / 'run'}"]
@@ -165,17 +146,3 @@ def test_checkpoint_that_cannot_be_read_is_told(recipe: Path, tmp_path: Path, mi
     assert re.search(
         rf"the checkpoint {re.escape(str(stage))}\S* cannot be read \(.*\); remove \S+ to train", told
     )
-
-
-def test_curves_show_terms_of_every_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    shown: list[str] = []
-    monkeypatch.setattr(
-        "matplotlib.figure.Figure.legend", lambda self, handles, labels, **_: shown.extend(labels)
-    )
-    for number, term in enumerate(("reach", "near")):
-        folder = tmp_path / "stages" / f"0{number}_{term}"
-        folder.mkdir(parents=True)
-        curve = {"env_steps": [10, 20], "reward": [0.0, 1.0], "terms": {term: [0.0, 1.0]}}
-        (folder / "curves.json").write_text(json.dumps(curve))
-    draw_curves(tmp_path)
-    assert shown == ["reach", "near"]

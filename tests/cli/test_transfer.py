@@ -10,7 +10,6 @@ from cli_cases import SUPPORT
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.transfer import main, read_request
 from movlr_jax.engine.transfer import rows_of
-from movlr_jax.errors import UserError
 
 TINY = str(SUPPORT / "tiny_task.py")
 QUICK = ["episode_s=0.05", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.032", "films=false"]
@@ -36,31 +35,6 @@ def test_every_target_with_every_setting_of_its_own_follows_origin():
     papers = {row.paper for row, _ in rows if row.role == "to"}
     assert papers == {"2.41 m; learned there 2.76 m", "1.99 m; learned there 2.25 m"}
     assert {row.paper for row, _ in rows if row.role != "to"} == {""}
-
-
-@pytest.mark.slow
-def test_targets_with_same_file_name_keep_their_results_apart(tmp_path, capsys):
-    files = [tmp_path / "a" / "kick.py", tmp_path / "c" / "kick.py"]
-    for file, forward in zip(files, ("0.25", "0.1"), strict=True):
-        file.parent.mkdir()
-        file.write_text((SUPPORT / "tiny_task.py").read_text().replace("0.25, 0.0", f"{forward}, 0.0"))
-    common = ["reward=human", f"from={files[0]}", f"run_dir={tmp_path / 'run'}", "optimizer=mppi", *QUICK]
-
-    def tasks(*targets):
-        request = read_request([f"to={','.join(map(str, targets))}", *common])
-        return [row.task for row, _ in rows_of(request)]
-
-    assert tasks(files[0], files[0]) == ["kick", "kick", "kick"]
-    assert tasks(files[0], "stand", files[1]) == ["kick", "a/kick", "stand", "c/kick"]
-    assert main([f"to={files[0]},{files[1]}", *common]) == 0
-    assert [row["task"] for row in json.loads(capsys.readouterr().out.splitlines()[-1])][1:] == [
-        "a/kick",
-        "c/kick",
-    ]
-    for file in files:
-        (kept,) = (tmp_path / "run").glob(f"to_{file.parent.name}-kick_*/human_seed0.yaml")
-        assert f"file: {file}\n" in kept.read_text()
-        assert kept.with_suffix(".npz").exists()
 
 
 def test_reward_goes_unchanged_and_one_that_cannot_is_row_with_reason(tmp_path, capsys):
@@ -103,20 +77,6 @@ def test_reward_goes_unchanged_and_one_that_cannot_is_row_with_reason(tmp_path, 
     assert again[1]["metrics"] == {"object_position_error_m": 7.0}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["reward=human", "from=flat_walk"], "to is not set"),
-        (["reward=human", "from=flat_walk", "to=stand", "task=stand"], "from=, to= and seeds="),
-        (["reward=human", "from=flat_walk", "to=stand", "seeds=a"], "seeds='a' is not an integer"),
-        (["reward=human", "from=flat_walk", "to=stand", "--fast"], "--fast"),
-    ],
-)
-def test_mistakes_are_told(arguments, said):
-    with pytest.raises(UserError, match=said):
-        read_request(arguments)
-
-
 @pytest.mark.slow
 def test_policy_is_validated_in_another_engine_without_training_again(tmp_path, capsys):
     """Native and MJX agree on the leg of the tests, and so do the measures of the same policy in them."""
@@ -136,11 +96,3 @@ def test_policy_is_validated_in_another_engine_without_training_again(tmp_path, 
         assert mjx["metrics"][name] == pytest.approx(native["metrics"][name], rel=1e-3)
     checkpoints = list((tmp_path / "out").glob("*/training/*/checkpoints/*"))
     assert len(checkpoints) == 1
-
-
-def test_planner_has_no_policy_to_validate(tmp_path, capsys):
-    status = main(["reward=human", f"from={TINY}", "engines=mjx", f"run_dir={tmp_path}", *QUICK])
-    assert status == 1
-    rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    assert rows[0]["metrics"]
-    assert "has no policy to run in another engine" in rows[1]["reason"]

@@ -12,42 +12,9 @@ from cli_cases import SUPPORT, Mistake
 
 from movlr_jax.cli.tune import main
 from movlr_jax.engine import tune
-from movlr_jax.engine.space import Range, read_space
-from movlr_jax.errors import UserError
 from movlr_jax.sandbox.source import parse
 
 TASK = f"+task={SUPPORT / 'tiny_task.py'}"
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("optimizer.mppi.sigma: 3", "low"),
-        ("optimizer.mppi.sigma: {low: 3, high: 1}", "less than"),
-        ("optimizer.mppi.sigma: {low: 0, high: 1, log: true}", "more than 0"),
-        ("optimizer.mppi.sigma: {lo: 0, high: 1}", "low"),
-        ("optimizer.mppi.sigma: {low: 0, high: 1, choices: [1]}", "not both"),
-        ("weights.a: {choices: 3}", "weights.a.choices=3 is not a list"),
-        ("optimizer.mppi.elites: {choices: abc}", "optimizer.mppi.elites.choices='abc' is not a list"),
-        ("episode_s: {low: 1, high: 2}", "cannot be tuned"),
-        ("[1, 2]", "must contain lines"),
-        ("a: [", "cannot be read"),
-    ],
-)
-def test_wrong_space_is_told(tmp_path: Path, text: str, said: str):
-    path = tmp_path / "space.yaml"
-    path.write_text(text)
-    with pytest.raises(UserError, match=said):
-        read_space([str(path)])
-
-
-def test_spaces_are_found_by_name_and_add_up():
-    both = read_space(["planner", "muscle"])
-    assert both["optimizer.muscle.law"].choices == ["linear", "product", "torque"]
-    assert both["optimizer.replan_every"].whole
-    with pytest.raises(UserError, match="planner"):
-        read_space(["plannner"])
-    assert Range(0, 16).nearest(32) == 16
 
 
 def ctrl_c(*_: Any) -> None:
@@ -147,17 +114,3 @@ def test_study_of_edited_file_does_not_go_on(edited: str, said: str, tmp_path: P
     told = mistake(main, *command, "trials=2", alone=False)
     assert f"study.db was created with other {said}; undo the change, or give another run_dir=" in told
     assert (tmp_path / "study" / "best.py").read_text() == best
-
-
-@pytest.mark.parametrize(
-    ("argument", "said"),
-    [
-        ("trials=0", "trials=0"),
-        ("seeds=x", "seeds='x' is not an integer"),
-        ("seed=1", "seeds="),
-        ("space=nothing", "space"),
-    ],
-)
-def test_wrong_arguments_are_told(argument: str, said: str, capsys):
-    assert main([TASK, argument]) == 2
-    assert said in capsys.readouterr().err

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-from rich.console import Console
 from voted_run import JUDGE, SOURCE, make_run
 
-from movlr_jax.cli.doctor_votes import check_votes
-from movlr_jax.cli.vote import main
 from movlr_jax.cli.vote_questions import RunQuestions
-from movlr_jax.errors import UserError
 from movlr_jax.report.data import read_run
 from movlr_jax.storage.archive import Archive
 from movlr_jax.voting.server import application, page_file
@@ -149,24 +144,6 @@ def test_a_vote_is_taken_back_and_its_pair_is_shown_again(tmp_path: Path):
     ]  # fmt: skip
 
 
-def test_a_second_rater_shares_pairs_and_their_agreement_is_counted(tmp_path: Path):
-    """Ana always says left, Bo always right: on every pair that both saw in the same order they disagree."""
-    make_run(tmp_path / "run", 5)
-    with Page(tmp_path / "run") as page:
-        for _ in range(4):
-            page.vote("first", "ana")
-        for _ in range(5):
-            page.vote("second", "bo")
-        state, votes = page.state(), page.questions.votes
-    mine, others = ([v for v in votes if v.rater == name] for name in ("ana", "bo"))
-    both = [
-        (a.preferred, b.preferred) for a in mine for b in others if {a.first, a.second} == {b.first, b.second}
-    ]
-    assert len(both) >= 2
-    assert state["agreement"] == {"same": sum(a == b for a, b in both), "both": len(both)}
-    assert state["raters"] == [{"name": "ana", "votes": 4}, {"name": "bo", "votes": 5}]
-
-
 def test_a_stale_question_is_refused_and_changes_nothing(tmp_path: Path):
     make_run(tmp_path / "run", 3)
     with Page(tmp_path / "run") as page:
@@ -283,56 +260,3 @@ def test_other_machines_need_the_token(tmp_path: Path):
         assert "samesite=strict" in cookie.lower()
         assert page.client.get("/").status_code == 200
         page.vote("first")
-
-
-def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch):
-    run = make_run(tmp_path / "run", 1)
-    for arguments, sentence in (
-        ([], "vote takes one folder, not 0"),
-        ([str(tmp_path / "none")], "there is no run directory"),
-        ([str(run), "prot=80"], "vote has no setting 'prot=80'"),
-        ([str(run), "port=high"], "port='high' is not an integer"),
-        ([str(run)], "has 1 candidates with a film, and a comparison needs 2"),
-    ):
-        assert main(arguments) == 2
-        said = capsys.readouterr().err
-        assert sentence in said
-        assert said.count("\n") == 1
-    with Archive.open(run):
-        assert main([str(run)]) == 2
-        assert "another process is working in" in capsys.readouterr().err
-        (run / ".vote").write_text("http://127.0.0.1:8765/")
-        assert main([str(run)]) == 0
-        assert f"the search in {run} waits for votes at http://127.0.0.1:8765/" in capsys.readouterr().err
-    for name in [name for name in sys.modules if name.startswith("movlr_jax.voting.server")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert main([str(run)]) == 2
-    assert "pip install 'movlr-jax[vote]'" in capsys.readouterr().err
-
-
-def test_doctor_shows_votes_next_to_the_judge(tmp_path: Path):
-    """Two people on one pair, one vote each way: people are undecided; on the other both agree with the judge."""
-    run = make_run(tmp_path / "run", 3, said=[(0, 1, "first"), (0, 2, "second")])
-    with pytest.raises(UserError, match="has no votes of people"):
-        check_votes(run, Console())
-    with Archive.open(run) as archive:
-        for n, (rater, about, winner) in enumerate(
-            [("ana", "g00k00 g00k01", "first"), ("bo", "g00k00 g00k01", "second"), ("ana", "g00k00 g00k02", "second"),
-             ("bo", "g00k02 g00k00", "first")]
-        ):  # fmt: skip
-            answer = json.dumps({"first_motion": "", "second_motion": "", "winner": winner, "reason": ""})
-            data = {
-                "purpose": "judge",
-                "provider": "person",
-                "model_version": rater,
-                "about": about,
-                "answer": answer,
-            }
-            archive.log_call(str(n), "answered", data)
-    console = Console(record=True, width=120)
-    assert check_votes(run, console) == 0
-    said = console.export_text()
-    assert "4 votes of ana, bo; two people agree in 1 of 2 pairs of votes" in said
-    assert f"{JUDGE} prefers what most people prefer in 1 of 2 pairs" in said
-    assert "no column for the metrics" in said, "the run has no settings to build its task from"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cli_cases import QUICK, TASK
+from cli_cases import QUICK
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
@@ -40,16 +40,6 @@ def test_file_of_conf_holds_no_copy_of_default(file: Path):
     if file.parent.name != "task" or nodes:
         assert known, "the node holds the defaults"
     assert [name for name, value in leaves(values).items() if name in known and known[name] == value] == []
-
-
-def test_tuned_settings_are_known_by_name_and_can_be_left_out():
-    tuned, plain = compose([TASK]), compose([TASK, "tuned=false"])
-    assert tuned.tuned_settings == {"optimizer.mppi.density": 0.3}
-    assert (tuned.optimizer.mppi.density, plain.optimizer.mppi.density) == (0.3, 1.0)
-    assert plain.tuned_settings == {}
-    mine = compose([TASK, "optimizer.mppi.density=0.5"])
-    assert mine.optimizer.mppi.density == 0.5
-    assert "optimizer.mppi.density" not in mine.tuned_settings
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -89,8 +79,3 @@ def test_help_has_every_setting_with_its_default_and_meaning():
         assert line in text
     assert "true: use the settings tuned for this task and model" in text
     assert "K, programs per generation" in text
-
-
-@pytest.mark.parametrize("name", ["2026_11_05", "2026.10", "1e3", "007"])
-def test_folder_whose_name_is_number_keeps_its_name(name: str):
-    assert compose([TASK, f"run_dir={name}"]).run_dir == name

@@ -100,20 +100,3 @@ def test_groups_written_as_mappings_hold_what_they_do_not_set(tmp_path: Path):
     assert {"optimizer=ppo", "optimizer.ppo.noise=0.1", "optimizer.ppo.envs=1"} < set(
         mine.evaluation(Path("policy.npz"), [])
     )
-
-
-def test_recipe_extends_file_next_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    stages = "stages: [{optimizer.ppo.env_steps: 5}]"
-    (tmp_path / "base.yaml").write_text(f"settings: {{episode_s: 3}}\n{stages}")
-    (tmp_path / "mine.yaml").write_text(f"extends: ./base.yaml\n{stages}")
-    assert read_recipe(str(tmp_path / "mine.yaml")).settings == {"episode_s": 3}
-    monkeypatch.chdir(tmp_path.parent)
-    assert read_recipe(f"{tmp_path.name}/mine.yaml").settings == {"episode_s": 3}
-
-
-def test_recipes_that_extend_each_other_are_told(tmp_path: Path):
-    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
-    one.write_text(f"extends: {other}\nstages: [{{optimizer.ppo.env_steps: 5}}]")
-    other.write_text(f"extends: {one}\nstages: [{{optimizer.ppo.env_steps: 5}}]")
-    with pytest.raises(UserError, match=r"extends itself: .*one\.yaml -> .*other\.yaml -> .*one\.yaml"):
-        read_recipe(str(one))

@@ -21,7 +21,6 @@ from movlr_jax.control.ppo import dynsyn
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.config import GroupsConfig, PdConfig, PpoConfig
 from movlr_jax.control.ppo.policy_file import save_policy
-from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import _states
 from movlr_jax.rewards.state import instrument, layout_of
 from movlr_jax.storage.trajectory import EpisodeRecord
@@ -144,22 +143,6 @@ def departure(model: mujoco.MjModel, ctrl: np.ndarray, qpos: np.ndarray, seconds
     return float(np.abs(data.qpos - qpos)[model.jnt_qposadr[model.jnt_type >= 2]].max())
 
 
-def test_servos_keep_their_gains_and_muscles_are_refused():
-    spec = mujoco.MjSpec.from_string(LEG)
-    for actuator in spec.actuators:
-        actuator.set_to_position(kp=70.0)
-        actuator.gear[0], actuator.ctrlrange = 1.0, [-2.0, 2.0]
-    model = spec.compile()
-    space = spaces.pd(model, PdConfig(kp=1.0), model.qpos0)
-    np.testing.assert_array_equal(space.model.actuator_gainprm[:, 0], 70.0)
-    model.actuator_gainprm[:, 0], model.actuator_biasprm[:, 0] = 35.0, 7.0  # controls are not angles
-    scaled = spaces.pd(model, PdConfig(kp=1.0), model.qpos0).model
-    at, aim = np.array([0.2, 0.3]), np.array([0.5, 0.6])
-    np.testing.assert_allclose(forces(scaled, at, np.zeros(2), aim), 70.0 * (aim - at), rtol=1e-6)
-    with pytest.raises(UserError, match=r"actuator '.*' is not a motor or servo of a hinge or slide; use"):
-        spaces.pd(tiny_task().model, PdConfig(), np.zeros(9))
-
-
 def test_controls_reach_both_ends_and_rest_at_nothing():
     model = mujoco.MjModel.from_xml_string(LEG)
     space = spaces.controls(model, np.array([2.0, 0.0]))
@@ -210,38 +193,6 @@ def test_a_walker_is_blind_to_where_it_stands_and_sees_what_the_model_says():
     np.testing.assert_allclose(seen, expected, atol=1e-6)
     placed = spaces.observation(model, layout, {}, ("qpos",))(step)
     np.testing.assert_allclose(placed, data.qpos, atol=1e-6)  # elsewhere the place matters
-
-
-def test_k_medoids_finds_what_every_choice_of_medoids_shows_to_be_best():
-    from itertools import combinations
-
-    rng = np.random.default_rng(1)
-    for k in (1, 2, 3):
-        points = rng.normal(size=(9, 2))
-        distance = np.linalg.norm(points[:, None] - points[None], axis=-1)
-        found = distance[:, dynsyn.k_medoids(distance, k)].min(axis=1).sum()
-        best = min(distance[:, list(c)].min(axis=1).sum() for c in combinations(range(9), k))
-        assert found <= best * 1.02, k  # PAM is a local search; here it finds the best or all but
-
-
-def test_muscles_of_one_signal_are_one_group():
-    """Three signals and one that opposes the first: four groups, found without being told how many."""
-    rng = np.random.default_rng(2)
-    signals = rng.normal(size=(500, 3))
-    of = np.array([0, 1, 0, 2, 1, 0, 2, 3, 3, 1, 2, 3])
-    signals = np.column_stack([signals, -signals[:, 0]])
-    changes = signals[:, of] + 0.1 * rng.normal(size=(500, len(of)))
-    found = dynsyn.group(dynsyn.correlate(changes))
-    np.testing.assert_array_equal(found.of, of)
-    assert found.silhouette > 0.8
-    np.testing.assert_array_equal(found.of[found.medoids], np.arange(4))
-
-
-def test_the_silhouette_worked_by_hand():
-    """Points 0, 1 | 5: a = 1, 1; b = 5, 4; alone counts 0: (4/5 + 3/4 + 0) / 3."""
-    points = np.array([0.0, 1.0, 5.0])
-    value = dynsyn.silhouette(np.abs(points[:, None] - points[None]), np.array([0, 0, 1]))
-    np.testing.assert_allclose(value, (0.8 + 0.75) / 3)
 
 
 def test_muscles_of_a_leg_are_grouped_by_what_they_do():

@@ -24,7 +24,6 @@ from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.policy_file import (
     acting_settings,
     load_policy,
-    other_actions,
     policy_settings,
     save_policy,
 )
@@ -184,23 +183,6 @@ def test_a_file_records_what_decides_its_kind_of_action(action: str, decide: lis
     acting = acting_settings(Ppo(ppo=changed(CONFIG, action=action)))
     assert {f"optimizer.{name}" for name in decide} <= set(acting)
     assert not {f"optimizer.{name}" for name in not_so} & set(acting)
-
-
-def test_actions_with_another_meaning_are_told(tmp_path: Path, whole: bytes):
-    path = tmp_path / "policy.npz"
-    then = {"optimizer.ctrl_dt": 0.02, "optimizer.pd.beta": 0.2, "optimizer.pd.about": "start"}
-    save_policy(path, fresh(), CONFIG, then)
-    used(path)
-    assert other_actions(str(path), then) is None
-    assert other_actions(str(path), {**then, "optimizer.pd.beta": 0.5, "optimizer.pd.young": 1}) == (
-        f"the policy {path} was trained with other settings of its actions: optimizer.pd.beta was 0.2, is 0.5"
-    )
-    path.write_bytes(whole)  # of an earlier version
-    assert other_actions(str(path), then) is None
-    for text in ("{", "[]", "[" * 100_000):
-        path.write_bytes(packed({**members(whole), "actions": np.asarray(text)}))
-        with pytest.raises(UserError, match="its settings cannot be read"):
-            other_actions(str(path), then)
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tiny_task import task as tiny_task
 
 from movlr_jax._util.parts import check_ranges
 from movlr_jax._util.settings import changed
-from movlr_jax.biomech.geometry import Geometry, fit_geometry
+from movlr_jax.biomech.geometry import fit_geometry
 from movlr_jax.config.compose import compose
 from movlr_jax.control import muscle_controllers as laws
 from movlr_jax.control.mpc.mpc2 import PostureSpace
@@ -260,12 +259,3 @@ def test_a_learner_is_held_upright_by_springs():
     )
     with pytest.raises(UserError, match="this one has none"):
         assisted(free, free.qpos0, 1.0)
-
-
-def test_many_terms_are_the_products_that_they_name():
-    """All 495 of eight joints up to the fourth degree, which are not made one by one, against NumPy's products."""
-    terms = [t for d in range(5) for t in combinations_with_replacement(range(8), d)]
-    x, middle = np.random.default_rng(4).uniform(-1, 1, (2, 8))
-    once = Geometry(middle, terms, np.eye(len(terms)), np.zeros((0, len(terms))), np.zeros((0, 8), int))
-    expected = [np.prod((x - middle)[list(term)]) for term in terms]
-    np.testing.assert_allclose(jax.jit(once.lengths)(x), expected, atol=1e-6)

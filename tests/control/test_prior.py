@@ -22,7 +22,6 @@ from movlr_jax.control.ppo.policy_file import save_policy
 from movlr_jax.control.ppo.trainer import PpoTrainer
 from movlr_jax.control.settings import PriorConfig
 from movlr_jax.engine.tasks import task_of
-from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import reference_name
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
@@ -163,15 +162,6 @@ def test_a_plan_around_a_stride_adds_to_its_targets():
         angle = np.asarray(steps.qpos)[0, :, task.model.joint(joint).qposadr[0]]
         assert np.corrcoef(people[10:], angle[10:])[0, 1] > 0.6, joint  # muscles answer late
     close(planner)
-
-
-def test_a_stride_to_plan_around_must_be_recorded():
-    given = ["+task=flat_walk", "model=myolegs", "optimizer.prior.policy=reference"]
-    config = compose(given)
-    with pytest.raises(
-        UserError, match=r"optimizer\.prior\.policy=reference needs joint targets.*: give reference="
-    ):
-        build_optimizer(config.optimizer, task_of(config))
 
 
 def test_a_policy_brings_its_own_law_and_rhythm_beneath_what_is_set():

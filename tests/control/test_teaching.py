@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 from test_posture import SMALL, STILL, build
 
-from movlr_jax._util.parts import check_ranges
 from movlr_jax._util.settings import changed
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.policy_file import policy_settings, save_policy
 from movlr_jax.control.ppo.walking.teaching import divergence
-from movlr_jax.errors import UserError
 
 KEY = jax.random.key(2)
 
@@ -78,13 +76,3 @@ def test_a_training_that_goes_on_is_not_taught_again(tmp_path: Path):
     first, again = (build(config, say=said.append).optimise([STILL], KEY, None, tmp_path) for _ in range(2))
     assert sum("KL divergence from the teacher" in text for text in said) == 6
     jax.tree.map(np.testing.assert_array_equal, first.learners.params, again.learners.params)
-
-
-def test_a_teacher_that_cannot_be_read_is_told(tmp_path: Path):
-    with pytest.raises(UserError, match=r"teacher=.*cannot read a trained policy"):
-        build(changed(SMALL, teacher=str(tmp_path / "none.npz")))
-    np.savez(tmp_path / "old.npz", x=np.zeros(1))
-    with pytest.raises(UserError, match="does not contain the observations of its policy"):
-        build(changed(SMALL, teacher=str(tmp_path / "old.npz")))
-    with pytest.raises(UserError, match="leave one of them empty"):
-        check_ranges(changed(SMALL, teacher="one", init="another"), "optimizer.ppo")

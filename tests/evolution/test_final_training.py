@@ -11,8 +11,6 @@ from cli_cases import SUPPORT
 from movlr_jax.cli.compare import main as compare
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
-from movlr_jax.engine.compare import ComparisonRequest, searches
-from movlr_jax.errors import UserError
 from movlr_jax.storage.archive import Archive
 
 TINY = str(SUPPORT / "tiny_task.py")
@@ -38,20 +36,6 @@ def test_the_three_variants_differ_in_who_writes_and_who_watches():
     assert base.method.final_training == llm.method.final_training
     assert llm.method.weights == vlm.method.weights == whole.method.weights == (0.0, 1.0)
     assert base.method.weights is None, "the hand-written reward stays as it is"
-
-
-def test_all_of_them_get_the_same_budget():
-    configs = searches(
-        ComparisonRequest(["+task=humanoid_walk", "candidates=3", "generations=2"], ["rl_base", "rl_llm"])
-    )
-    assert [(c.method.name, c.candidates, c.generations) for c in configs] == [
-        ("rl_base", 1, 1),
-        ("rl_llm", 3, 2),
-    ]
-    with pytest.raises(UserError, match=r"method\.final_training=0\.5"):
-        compose(["+task=humanoid_walk", "method=rl_llm", "method.final_training=0.5"])
-    with pytest.raises(UserError, match=r"method\.weights=\[1\.0, 0\.0\]"):
-        compose(["+task=humanoid_walk", "method.weights=[1,0]"])
 
 
 def test_the_first_program_is_the_canonical_one_and_the_others_are_made_of_it(tmp_path, capsys):

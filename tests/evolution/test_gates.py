@@ -62,8 +62,7 @@ def test_a_degenerate_walk_does_not_win_against_a_walk_and_a_fall_not_against_ei
 def test_a_pair_that_a_gate_decides_before_a_person_is_asked_is_no_verdict_of_theirs():
     context: Any = SimpleNamespace(
         config=SimpleNamespace(gates=True),
-        showing=Presentation(1, 2, gates_first=True),
-        judge=None,
+        roles=SimpleNamespace(showing=Presentation(1, 2, gates_first=True), judge=None),
         task=None,
     )
     (decided,) = compare_all(context, [(candidate(0, fell=1.0), candidate(1))], [0])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import sqlite3
 import subprocess
 import zipfile
 from collections.abc import Callable, Iterator
@@ -16,7 +14,6 @@ import yaml
 from cli_cases import LEG, PLAIN, SUPPORT, TASK, Mistake
 
 from movlr_jax.api import open_run
-from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
 from movlr_jax.cli.report import main as report
 from movlr_jax.cli.search import main as search
@@ -41,31 +38,6 @@ def copy_of(run: Path, to: str = "copy") -> Path:
 
 def contents(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
-
-
-# Rewards that people wrote.
-
-
-def test_a_diverging_simulation_is_told(mistake: Mistake, capfd: pytest.CaptureFixture[str]):
-    """Steps of 3 s: no model survives that. MuJoCo's own warnings stay out of sight and out of the folder."""
-    violent = [*LEG, "optimizer.sim_dt=3", "optimizer.ctrl_dt=3", "optimizer.plan_dt=3", "episode_s=30"]
-    said = mistake(search, *violent, "run_dir=run", alone=False)
-    assert said.startswith("every program of generation 0 failed")
-    assert "the simulation diverged" in said
-    assert Path("run/report.html").is_file()
-    with Archive.open(Path("run"), write=False) as archive:
-        evaluated = archive.get("evaluated", 0, 0)
-    assert evaluated
-    assert "the simulation diverged" in evaluated["reason"]
-
-    assert evaluate([*violent, "reward=human"]) == 2
-    captured = capfd.readouterr()
-    assert captured.err.strip().splitlines()[-1].startswith("reward human: the simulation diverged")
-    assert json.loads(captured.out.strip().splitlines()[-1])["diverged_fraction"] == 1.0
-    assert "WARNING" not in captured.err
-    assert sorted(path.name for path in Path().iterdir()) == ["run", "runs"]
-    left = sorted(path.name for path in Path("runs").rglob("*.*"))
-    assert left == [".begun", "human_seed0.npz", "human_seed0.yaml"], "no film"
 
 
 # Places that cannot be written.
@@ -127,83 +99,6 @@ def results(run: Path) -> list[dict]:
 
 
 # Runs that are resumed, reported and evaluated.
-
-
-def harm(run: Path, kind: str) -> Path:
-    db, config = run / "run.db", run / "config.yaml"
-    if kind in ("empty", "text", "foreign", "cut"):
-        for ending in ("-wal", "-shm"):
-            Path(f"{db}{ending}").unlink(missing_ok=True)
-    if kind == "empty":
-        db.write_bytes(b"")
-    elif kind == "text":
-        db.write_text("no database" * 1000)
-    elif kind == "cut":
-        db.write_bytes(db.read_bytes()[: db.stat().st_size // 2])
-    elif kind == "foreign":
-        db.unlink()
-        with sqlite3.connect(db) as other:
-            other.execute("CREATE TABLE holidays (place TEXT)")
-        other.close()
-    elif kind == "no db":
-        db.unlink()
-    elif kind == "no config":
-        config.unlink()
-    elif kind == "config is no yaml":
-        config.write_text("a: [1,\n b")
-    elif kind == "config is a list":
-        config.write_text("- a\n")
-    elif kind == "config is empty":
-        config.write_text("")
-    elif kind == "config cut in a value":
-        config.write_text(config.read_text().partition("model:")[0])
-    elif kind == "config cut between values":
-        config.write_text(config.read_text().partition("sandbox:")[0])
-    elif kind == "config of another version":
-        config.write_text(config.read_text() + "nonsense: 3\n")
-    return run
-
-
-@pytest.mark.parametrize(
-    ("kind", "resumed", "reported"),
-    [
-        ("empty", "was not written by movlr-jax", "was not written by movlr-jax"),
-        ("text", "is broken (file is not a database)", "is broken (file is not a database)"),
-        ("cut", "is broken", "is broken"),
-        ("foreign", "was not written by movlr-jax", "was not written by movlr-jax"),
-        (
-            "no db",
-            "is not a run directory of movlr-jax: it has no run.db",
-            "is neither a run directory nor a folder with runs",
-        ),
-        ("no config", "is not a run directory of movlr-jax: it has no config.yaml", None),
-        ("config is no yaml", "config.yaml is broken (line 2: ", None),
-        ("config is a list", "config.yaml is broken (it is ['a'], expected settings); it was changed", None),
-        (
-            "config is empty",
-            "config.yaml is broken (it is empty); it was changed after the search wrote it",
-            None,
-        ),
-        (
-            "config cut in a value",
-            "config.yaml is broken (model is not set; give model=...); it was changed",
-            None,
-        ),
-        ("config cut between values", "config.yaml was changed after it was written; restore it", None),
-        ("config of another version", "config.yaml is broken (there is no setting 'nonsense'", None),
-    ],
-)
-def test_a_broken_or_foreign_run_is_told(
-    mistake: Mistake, finished: Path, kind: str, resumed: str, reported: str | None
-):
-    run = harm(copy_of(finished), kind)
-    before = contents(run)
-    assert resumed in mistake(search, f"resume={run}")
-    if reported:
-        assert reported in mistake(report, str(run))
-        assert contents(run) == before
-    else:
-        assert report([str(run)]) == 0
 
 
 def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, finished: Path):
@@ -326,18 +221,6 @@ def test_a_run_without_trials_is_read_but_does_not_go_on(mistake: Mistake, elsew
     assert contents(run) == before
 
 
-@pytest.mark.parametrize("part", ["search=bank", "inner_weights=2"])
-def test_a_search_with_a_part_that_is_gone_does_not_go_on(mistake: Mistake, finished: Path, part: str):
-    """Not even where the task is named and the settings are compared; its report is still made."""
-    name, _, value = part.partition("=")
-    run = recorded_before(copy_of(finished), **{name: yaml.safe_load(value)})
-    for given in ([], PLAIN[:2], [TASK, *LEG[1:]]):
-        said = mistake(search, *given, f"resume={run}")
-        assert said == f"this version of movlr-jax has no {part}; use the version that recorded it"
-    assert report([str(run)]) == 0
-    assert mistake(search, *LEG, part).startswith(f"there is no setting {name!r}")
-
-
 def test_a_run_does_not_go_on_with_an_edited_model(mistake: Mistake, elsewhere: Path):
     model, task = elsewhere / "leg.xml", elsewhere / "kick.py"
     model.write_text(model_adapter("tiny_muscle").load().to_xml())
@@ -390,6 +273,3 @@ def test_damaged_files_of_a_finished_run_are_made_again(finished: Path, capfd: p
 
 def differing(run: Path, before: dict[str, bytes]) -> set[str]:
     return {name for name, data in contents(run).items() if before.get(name) != data}
-
-
-# Sweeps.

@@ -195,32 +195,6 @@ def test_a_worker_that_hangs_is_given_up(alone: Path, tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (
-            ["workers.cores=1000"],
-            "no worker has room: it needs workers.cores=1000 and workers.gpus=0, and this machine has",
-        ),
-        (
-            ["workers.gpus=100"],
-            "no worker has room: it needs workers.cores=1 and workers.gpus=100, and this machine has",
-        ),
-        (["workers.address=127.0.0.1:1"], "nothing answers at workers.address=127.0.0.1:1 ("),
-    ],
-    ids=["cores", "gpus", "address"],
-)
-def test_workers_that_cannot_be_are_told_at_once(tmp_path: Path, given: list[str], told: str):
-    pytest.importorskip("ray")
-    run, began = tmp_path / "run", time.monotonic()
-    assert search(run, "workers=ray", *given).wait(300) == 2
-    said = run.with_suffix(".log").read_text()
-    assert told in said
-    assert "Traceback" not in said
-    assert time.monotonic() - began < 240
-
-
-@pytest.mark.slow
 def test_a_cluster_of_others_is_left_alone_and_one_that_ends_is_told(
     alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +16,6 @@ from PIL import Image
 
 from movlr_jax.film import captions, meshes, muscles, views
 from movlr_jax.film import clips as films
-from movlr_jax.film import renderer as render
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Clip, Style, film, frames, side_by_side
 from movlr_jax.film.renderer import place, renderer
@@ -155,20 +152,6 @@ def test_speed_and_distance_of_a_travelling_body_are_read_from_its_path(model):
     assert still[2].parts() == ["diverged at 0.30 s"]
 
 
-def labels(task: Any) -> list[str]:
-    """The texts that are drawn at the start of a task."""
-    scene, data = mujoco.MjvScene(task.model, 500), mujoco.MjData(task.model)
-    place(task.model, data, task.start(np.random.default_rng(0), 1)[0][0])
-    views.Marks.of(task).add_to(scene, data)
-    kind = mujoco.mjtGeom.mjGEOM_LABEL
-    return [geom.label for geom in scene.geoms[: scene.ngeom] if geom.type == kind]
-
-
-def test_the_ground_of_a_walker_is_labelled_at_every_metre():
-    assert labels(build_task("slope_walk", "myolegs", 1.0, {})) == [f"{m} m" for m in range(-2, 4)]
-    assert labels(build_task("bottle_pour", "myoarm_r", 1.0, {})) == []
-
-
 PLANE = '<geom type="plane" size="2 2 .1" {}/>'
 
 
@@ -190,17 +173,6 @@ def test_the_ground_is_the_highest_level_plane_that_is_shown_and_stands_still(pl
     task: Any = SimpleNamespace(model=still, ground_height=None)
     ground = views.ground_of(task)
     assert (None if ground is None else float(ground(np.zeros(2)))) == pytest.approx(height)
-
-
-def test_a_place_to_reach_is_ringed_unless_the_scene_shows_its_outline(model):
-    clip = clip_of(model, goals={"ball_pos": np.array([0.3, 0.0, 0.5])})
-    scene = mujoco.MjvScene(model, 500)
-    views.Marks.of(clip.task).add_to(scene, mujoco.MjData(model))
-    ends = np.array([geom.pos for geom in scene.geoms[: scene.ngeom]])
-    assert len(ends) == 3 * views._RING
-    away = np.linalg.norm(ends - [0.3, 0.0, 0.5], axis=1)
-    assert away == pytest.approx(views._RING_SIZE * FRONT.distance, rel=0.02)
-    assert not views.Marks.of(build_task("bottle_pour", "myoarm_r", 1.0, {})).places
 
 
 @needs_gl
@@ -320,44 +292,6 @@ def test_a_tracking_camera_follows_over_the_ground_but_not_up(model):
     follower, fixed = cameras.at(data)
     assert follower.lookat == pytest.approx([1.5, 1.75, 3])
     assert fixed.lookat == pytest.approx(FRONT.lookat)
-
-
-@needs_gl
-@pytest.mark.parametrize("name", ["bottle_pour", "cube_rotate"])
-def test_the_outline_of_the_target_hides_little_and_tints_nothing(name: str):
-    """Without it the picture is the same, but for lines in its colours."""
-    task = build_task(name, "myoarm_r", 1.0, {})
-    qpos = task.start(np.random.default_rng(0), 1)[0]
-    pictures = []
-    for shown in (True, False):
-        model = copy.copy(task.model)
-        of_target = model.geom_bodyid == model.body(f"target_{task.roles['object']}").id
-        if not shown:
-            model.geom_group[of_target] = 5
-        clip = Clip(replace(task, model=model), qpos, np.zeros(1), Caption(""))
-        pictures.append(next(frames(clip, Style((384, 384)), captions=False)).astype(int))
-    changed = (pictures[0] != pictures[1]).any(axis=-1)
-    assert 0.002 < changed.mean() < 0.02
-    red, green, blue = pictures[0][changed].T
-    magenta = (red - green > 100) & (blue - green > 100)
-    coloured = (red - blue > 40) & (
-        green - blue > 40
-    )  # the orange and yellow frames inside the cube's outline
-    assert (magenta | coloured if name == "cube_rotate" else magenta).all()
-    assert magenta.mean() > 0.4
-
-
-def test_user_sees_why_nothing_draws_and_what_to_install(monkeypatch):
-    monkeypatch.setattr(render, "_probe", lambda name: f"no lib for {name}")
-    backend = render._choose.__wrapped__("")
-    assert backend.name is None
-    for part in (
-        "egl failed: no lib for egl",
-        "osmesa failed: no lib",
-        "libegl1 libgl1-mesa-dri libopengl0",
-        "libosmesa6",
-    ):
-        assert part in backend.reason
 
 
 def test_import_and_probe_leave_the_environment_alone():

@@ -118,23 +118,3 @@ def test_every_environment_passes_checks(name: str, tmp_path: Path):
         warnings.filterwarnings("ignore", ".*infinity")
         check_env(made.unwrapped, skip_render_check=True)
     made.close()
-
-
-def test_clock_among_sensors_shows_time_of_step(tmp_path: Path):
-    (tmp_path / "clock.xml").write_text(
-        '<mujoco><worldbody><body><joint name="turn"/><geom size="0.1"/></body></worldbody>'
-        '<actuator><motor joint="turn" ctrlrange="-1 1"/></actuator><sensor><clock name="clk"/></sensor></mujoco>'
-    )
-    (tmp_path / "timed.py").write_text(
-        "from movlr_jax import simple_task\n\n\n"
-        'def task():\n    return simple_task(name="timed", model="clock.xml", description="stand still")\n'
-    )
-    reward = '"""Wait."""\n\nWEIGHTS = {"clock": 1.0}\n\n\ndef reward(state, action):\n' + (
-        '    return {"clock": state.sensor("clk") - state.time}\n'
-    )
-    made = gymnasium.make(environment_id("task"), task=tmp_path / "timed.py", reward=reward)
-    made.reset(seed=0)
-    for _ in range(3):
-        terms = made.step(made.action_space.sample())[4]["terms"]
-        assert terms["clock"] == pytest.approx(0.0, abs=1e-6)
-    made.close()

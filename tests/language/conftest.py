@@ -14,6 +14,14 @@ from model_calls import KEY, OF_SERVER, Asking
 from movlr_jax.storage.archive import Archive
 
 
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch):
+    """The SDKs wait only shortly before they repeat a request."""
+    monkeypatch.setattr("google.genai._api_client._RETRY_INITIAL_DELAY", 0.01)
+    monkeypatch.setattr("google.genai._api_client._RETRY_JITTER", 0.01)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+
+
 @pytest.fixture
 def archive(tmp_path: Path) -> Iterator[Archive]:
     with Archive.create(tmp_path / "run", "") as archive:

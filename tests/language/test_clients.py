@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_servers import FAULTS
-from model_calls import COMMON, KEY, KINDS, Asking, judging, question
+from model_calls import KEY, KINDS, Asking, judging, question
 
 from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.language.clients.answers import Descriptors, Judgement, read
@@ -57,20 +55,39 @@ def test_call_in_a_running_event_loop_is_answered(serve, archive: Archive):
 
 
 @both_kinds
-@pytest.mark.parametrize("fault", [*FAULTS, "length"])
-def test_failure_is_reported_and_the_call_is_sent_again(kind: str, fault: str, serve, archive: Archive):
-    asking = serve(kind, script=[fault], stall_s=1.5, timeout_s=1.0 if fault == "stall" else 5.0)
+@pytest.mark.parametrize("fault", ["429", "500", "503"])
+def test_request_that_fails_is_repeated_by_the_sdk(kind: str, fault: str, serve, archive: Archive):
+    asking = serve(kind, script=[fault])
     assert asking.one().value.ready
     assert len(asking.requests) == 2
+    assert [call["state"] for call in archive.calls()] == ["answered"]
+    asking.server.script = [fault] * 9
+    with pytest.raises(UserError, match=r"gave no answer .*resume="):
+        asking.one(question("more"))
+    assert len(asking.requests) == 5, "one layer of retries, not two multiplied"
+
+
+@both_kinds
+@pytest.mark.parametrize("fault", ["stall", "truncated", "schema", "empty", "blocked", "length"])
+def test_answer_that_is_none_is_reported_and_asked_for_again(kind: str, fault: str, serve, archive: Archive):
+    asking = serve(kind, script=[fault], stall_s=1.5, timeout_s=1.0 if fault == "stall" else 5.0)
+    assert asking.one().value.ready
     states = [(c["state"], bool(c["error"])) for c in archive.calls()]
     assert states == [("failed", True), ("answered", False)]
     expected = {
-        "429": "HTTP 429", "500": "HTTP 500", "503": "HTTP 503", "truncated": "does not match the schema",
-        "schema": "does not match the schema", "length": "cut off",
-        "blocked": "refused" if kind == "openai" else "SAFETY",
+        "truncated": "does not match the schema", "schema": "does not match the schema", "length": "cut off",
+        "blocked": "refused" if kind == "openai" else "SAFETY", "stall": "no answer within 1 s",
         "empty": "no choices" if kind == "openai" else "no candidates",
     }  # fmt: skip
-    assert expected.get(fault, "") in asking.said[0]
+    assert expected[fault] in asking.said[0]
+
+
+@both_kinds
+@pytest.mark.parametrize("fault", ["cut", "half_body"])
+def test_connection_that_breaks_off_is_opened_again(kind: str, fault: str, serve):
+    asking = serve(kind, script=[fault])
+    assert asking.one().value.ready
+    assert len(asking.requests) == 2
 
 
 @both_kinds
@@ -82,48 +99,6 @@ def test_idempotency_key_changes_after_a_bad_answer_only(kind: str, serve):
     keys = [r["asked"].seed for r in asking.requests]
     first, again, last, more = dict.fromkeys(keys)
     assert keys == [first] * 2 + [again] * 3 + [last, more]
-
-
-@both_kinds
-def test_retry_after_is_respected_and_a_long_one_ends_the_search(kind: str, serve):
-    asking = serve(kind, script=["429"], retry_after="0.6")
-    begun = time.monotonic()
-    asking.one()
-    assert time.monotonic() - begun >= 0.6
-    asking.server.script, asking.server.retry_after = ["503"] * 3, "0"
-    with pytest.raises(UserError, match=r"no answer in 3 attempts: HTTP 503.*resume="):
-        asking.one(question("other"))
-    asking.server.script, asking.server.retry_after = ["429"], "3600"
-    with pytest.raises(UserError, match=r"requests a wait of 3600 s .*resume="):
-        asking.one(question("more"))
-    assert len(asking.requests) == 6, "one layer of retries, not two multiplied"
-
-
-@both_kinds
-def test_network_error_names_the_address_and_the_proxy(
-    kind: str, archive: Archive, monkeypatch: pytest.MonkeyPatch
-):
-    """Nothing listens on the port of either. The password of the proxy stays out of sight."""
-    monkeypatch.setenv("MOVLR_TEST_KEY", KEY)
-    for name in ("NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-
-    def error(url: str) -> str:
-        said: list[str] = []
-        config = ModelConfig(KINDS[kind], base_url=url, **{**COMMON, "attempts": 2})
-        client = open_client(config, "llm", None, archive, Budget(archive), said.append)
-        with pytest.raises(UserError) as raised:
-            client.ask([question()])
-        client.close()
-        assert "(calling http://" in said[0]
-        return str(raised.value)
-
-    assert "(calling http://127.0.0.1:9/v1); continue later" in error("http://127.0.0.1:9/v1")
-    monkeypatch.setenv("HTTP_PROXY", "http://me:secret@127.0.0.1:9")
-    told = error("http://models.example/v1")
-    assert "(calling http://models.example/v1 through the proxy http://127.0.0.1:9)" in told
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    assert "proxy" not in error("http://127.0.0.1:9/v1")
 
 
 @both_kinds
@@ -219,19 +194,14 @@ def test_max_cost_is_never_exceeded_and_needs_a_price(serve, archive: Archive):
         serve(max_cost_usd=1.0)
 
 
-def test_cost_of_an_abandoned_request_is_the_maximum_and_of_a_refused_one_nothing(serve, archive: Archive):
-    script = ["stall", "500"]
-    asking = serve(script=script, stall_s=1.5, price=PRICE, max_tokens=2000, timeout_s=0.5, max_cost_usd=1.0)
+def test_cost_of_an_abandoned_request_is_the_maximum(serve, archive: Archive):
+    asking = serve(
+        script=["stall"], stall_s=1.5, price=PRICE, max_tokens=2000, timeout_s=0.5, max_cost_usd=1.0
+    )
     asking.one()
-    late, refused, answered = (c["cost_usd"] for c in archive.calls())
+    late, answered = (c["cost_usd"] for c in archive.calls())
     assert late >= 2000 * 10 / 1e6
-    assert refused == 0.0
     assert answered == pytest.approx((6500 * 1 + 1500 * 10) / 1e6)
-
-
-def test_price_of_a_known_model_is_in_the_table(serve, archive: Archive):
-    serve("gemini", model="gemini-2.5-flash").one()
-    assert archive.calls()[0]["cost_usd"] == pytest.approx((6500 * 0.3 + 1500 * 2.5) / 1e6)
 
 
 def test_replay_answers_from_the_record_only(serve, archive: Archive, tmp_path: Path):
@@ -276,16 +246,6 @@ def test_confidences_are_those_of_the_tokens_of_the_labels(serve, archive: Archi
     assert asking.requests[0]["asked"].settings["logprobs"] is True
     (call,) = archive.calls()
     assert '"confidence": 0.9' in call["answer"], "the record keeps what the model said"
-
-
-@pytest.mark.parametrize(
-    ("logprobs", "logprob"),
-    [(False, lambda t: -1.0), (True, None), (True, lambda t: "low"), (True, lambda t: math.nan)],
-)
-def test_confidences_without_usable_log_probabilities_are_those_stated(serve, logprobs: bool, logprob):
-    asking = serve(brain=lambda asked: DESCRIBED, logprob=logprob, logprobs=logprobs)
-    assert confidences(asking) == [0.9, 0.9, 0.9]
-    assert ("logprobs" in asking.requests[0]["asked"].settings) == logprobs
 
 
 def test_recorded_log_probabilities_that_are_invalid_are_ignored():

@@ -162,12 +162,6 @@ def test_edit_of_a_genome_changes_nothing_else(bottle: Bottle):
     assert set(parse(child.without("near").source()).weights) == {"turn", "more"}
 
 
-@pytest.mark.parametrize("words", ['He said "pour"', "a \\ b", 'ends with a quote"', "two\nlines", '"""', ""])
-def test_genome_with_any_description_is_a_program(words: str):
-    source = Genome({"a": (1.0, "jnp.sum(action)")}, description=words).source()
-    assert set(parse(source).weights) == {"a"}
-
-
 BODIES = {
     "variable": "    terms = {'a': action[0]}\n    return terms\n",
     "early": "    if 1 > 0:\n        return {'a': action[0]}\n    return {'a': action[1]}\n",
@@ -184,17 +178,6 @@ def test_program_without_a_genome_is_refused(name: str):
     start = "WEIGHTS = {'a': 1.0}\ndef reward(state, action" + (", " if name == "more arguments" else "):\n")
     with pytest.raises(ProgramError, match="weights can be edited by script"):
         genome_of(start + BODIES[name])
-
-
-def test_genome_keeps_classes_and_loops_at_top_level():
-    source = (
-        "from typing import NamedTuple\nclass P(NamedTuple):\n    k: float = 3.0\n\nS = []\n"
-        "for i in range(2):\n    S.append(P(i))\nW = 2.0\nWEIGHTS = {'a': W * 2}\n"
-        "def reward(state, action):\n    return {'a': S[1].k * action[0]}\n"
-    )
-    again = genome_of(source).source()
-    assert parse(again).weights == {"a": 4.0}
-    assert float(load(parse(again)).reward(None, np.full(2, 5.0))["a"]) == 5.0  # pyright: ignore[reportArgumentType]
 
 
 # The scripted proposer.
@@ -317,31 +300,6 @@ def test_first_child_follows_the_advice(bottle: Bottle):
     np.testing.assert_array_equal(before["grasp"], after["grasp"])
 
 
-def test_last_term_is_never_removed(bottle: Bottle):
-    advice = (TermAdvice("remove", "position", "not wanted"),)
-    source = ScriptedProposer().propose(request(bottle, parent=bottle.task.initial_reward, advice=advice), 1)[
-        0
-    ]
-    weights = parse(source).weights
-    assert "position" in weights
-    assert len(weights) == 2, "the weight of a single term changes nothing, so another one is added"
-
-
-def test_parent_without_a_genome_is_reweighted(bottle: Bottle):
-    parent = (
-        'WEIGHTS = {"a": 5.0, "b": -2.0}\n\n\ndef reward(state, action):\n'
-        '    terms = {"a": jnp.sum(action), "b": state.time}\n    return terms\n'
-    )
-    for seed in range(3):
-        sources = ScriptedProposer().propose(request(bottle, seed, parent=parent, advice=ADVICE), 4)
-        assert len({parent, *sources}) == 5
-        for source in sources:
-            weights = parse(source).weights
-            assert weights["a"] > 0 > weights["b"]
-            assert load(parse(source)).structure == load(parse(parent)).structure
-            assert vetted(source, bottle.probe)
-
-
 # The metrics judge and critic.
 
 
@@ -421,13 +379,3 @@ def test_metrics_critic_adds_terms_for_what_is_wrong(
         assert item.action == "add"
         assert item.term not in best.weights
         assert item.weight == terms[item.term].weight
-
-
-def test_advice_of_the_critic_is_followed_by_the_proposer(bottle: Bottle):
-    """Critic to proposer: the first child has every term that the critic asks for, with the weight it asks for."""
-    best = evaluation(bottle.task.initial_reward, **ended(20, 60))
-    critique = MetricsCritic().criticise(bottle.task, best)
-    source = ScriptedProposer().propose(ProposalRequest(1, bottle.task, best, critique, (best,), 3), 1)[0]
-    weights = parse(source).weights
-    assert {a.term: weights[a.term] for a in critique.advice} == {a.term: a.weight for a in critique.advice}
-    assert len(weights) == 1 + len(critique.advice)

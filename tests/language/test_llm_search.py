@@ -9,32 +9,24 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from fake_servers import Asked, FakeServer, scripted_model
 from model_search import LLM_KEY, MODELS, TASK, VLM_KEY, calls, outcome, servers, set_keys
-from tiny_task import task as tiny_task
 
 from movlr_jax.cli import compare
 from movlr_jax.cli.export import main as export
 from movlr_jax.cli.search import main
 from movlr_jax.config.compose import compose
-from movlr_jax.config.methods import Method
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.engine import compare as compare_engine
 from movlr_jax.engine import parts
 from movlr_jax.engine import search as engine_search
 from movlr_jax.engine.compare import is_finished
 from movlr_jax.engine.tasks import task_of
-from movlr_jax.evolution.criticise import satisfied
-from movlr_jax.evolution.population import Population
-from movlr_jax.evolution.trials import TrialPlan
-from movlr_jax.records import Comparison, Critique, Evaluation, Preference
 from movlr_jax.report.data import read_run
 from movlr_jax.report.page import render
 from movlr_jax.storage.archive import Archive
@@ -176,19 +168,6 @@ def test_recording_repeats_the_search_from_two_files(
     assert outcome(again) == outcome(recorded)
 
 
-def test_recording_without_an_answer_is_reported(
-    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    folder = tmp_path / "recording"
-    assert export([str(recorded), "format=answers", f"out={folder}"]) == 0
-    lines = (folder / "answers.jsonl").read_text().splitlines()
-    kept = [line for line in lines if json.loads(line)["purpose"] != "criticise"]
-    (folder / "answers.jsonl").write_text("\n".join(kept))
-    again_with = ["llm=replay", f"llm.run={folder}", "vlm=replay", f"vlm.run={folder}"]
-    assert main([*TASK, *again_with, f"run_dir={tmp_path / 'again'}"]) == 2
-    assert "the recording has no answer to this call (criticise g00k0" in capsys.readouterr().err
-
-
 def test_keys_that_servers_send_back_are_redacted_everywhere(
     shared: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
@@ -290,19 +269,6 @@ def test_vlm_only_makes_one_call_for_each_program(shared: None, tmp_path: Path):
     assert [[kind for kind, _ in a.media] for a in later] == [["video/mp4"]] * 2
 
 
-def test_motionvl_passes_descriptors_with_confidences_on(shared: None, tmp_path: Path):
-    llm, vlm, run = run_method("motionvl", tmp_path)
-    assert {(r["asked"].wants, len(r["asked"].media)) for r in vlm.requests} == {
-        ("descriptors", 4),  # pictures: every 0.1 s of 0.3 s
-        ("winner", 2),  # films
-    }
-    edits = [a for a in programs(llm) if "descriptions" in a.said]
-    assert edits
-    assert all("knees: left knee bent by 30 degrees (0.8)" in a.said for a in edits)
-    assert all(a.settings["temperature"] == 0.3 for a in programs(llm))
-    assert "left knee bent by 30 degrees (0.8)" in (run / "report.html").read_text()
-
-
 def observer(alignment: float) -> Callable[[Asked], dict]:
     """A model whose label tells one motion from another."""
 
@@ -372,25 +338,6 @@ def test_search_ends_at_the_alignment_of_the_method(
         assert len(archive.events("ranked")) == 3
 
 
-def test_fault_or_lower_alignment_lets_the_search_go_on():
-    config = SimpleNamespace(method=Method(stop_alignment=0.9))
-    context: Any = SimpleNamespace(config=config, task=tiny_task())
-    sound = Evaluation(1, 2, "", description={"alignment": 0.9})
-
-    def ends(best: Evaluation) -> str:
-        plan, population = TrialPlan(1, 0, 1, 0, 0), Population(trials={best.name: [best]})
-        return satisfied(context, plan, population, best, Critique(False, ["slow"]))
-
-    assert ends(sound).startswith("g01k02 reaches an alignment of 0.9")
-    for best in (
-        replace(sound, description={"alignment": 0.89}),
-        replace(sound, description={"problem": "no description: refused"}),
-        replace(sound, metrics={"fell": 1.0}),
-        replace(sound, faults={"locked_knees": "knees stay locked"}),
-    ):
-        assert not ends(best)
-
-
 def test_weights_outside_the_range_of_the_method_are_repaired(shared: None, tmp_path: Path):
     """Every first answer has a weight of 3. The start program, whose weights are larger, is scaled."""
 
@@ -421,12 +368,6 @@ def test_weights_outside_the_range_of_the_method_are_repaired(shared: None, tmp_
     assert all("the weight of 'sweep' is 3, expected a number from 0 to 1" in a.said for a in repairs)
     _, _, evaluated = outcome(run)
     assert [data["weights"] for data in evaluated] == [{"near": 1.0, "calm": 0.25}, *[{"sweep": 0.5}] * 3]
-
-
-def test_human_evaluates_the_hand_written_reward_without_calls(shared: None, tmp_path: Path):
-    sized = [a for a in TASK if not a.startswith(("candidates", "generations"))]
-    with modelled(tmp_path / "human", "method=human", task=sized) as (llm, vlm):
-        assert not llm.requests + vlm.requests
 
 
 def test_broken_program_is_sent_back_with_its_reason(shared: None, tmp_path: Path):
@@ -504,17 +445,6 @@ def test_spent_budget_ends_the_search_and_it_is_resumable(
     assert outcome(run) == outcome(whole)
 
 
-def test_gate_that_overrules_is_in_the_report(recorded: Path):
-    with Archive.open(recorded, write=False) as archive:
-        run = read_run(archive)
-    generation = run.generations[0]
-    assert generation.ranking
-    answer = Preference("first", "g00k01: it fell", overruled="the judge said second: more natural")
-    ranking = replace(generation.ranking, comparisons=[Comparison.of("g00k00", "g00k01", answer)])
-    changed = replace(run, generations=[replace(generation, ranking=ranking)])
-    assert "the judge said second: more natural" in render(changed)
-
-
 def test_compare_is_resumed_after_an_interrupt(
     shared: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -546,20 +476,3 @@ def test_compare_is_resumed_after_an_interrupt(
     assert "was created with other settings: candidates was 2, is 3" in capsys.readouterr().err
     assert compare.main([*TASK, "methods=[movlr,eurika]"]) == 2
     assert "did you mean 'eureka'" in capsys.readouterr().err
-
-
-def test_compare_keeps_each_method_within_the_same_calls(
-    shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    root = tmp_path / "compared"
-    llm, vlm = servers()
-    with llm, vlm:
-        urls = [f"llm.base_url={llm.url}", f"vlm.base_url={vlm.url}"]
-        given = [*TASK, *MODELS, *urls, "methods=[movlr,harmon]", f"run_dir={root}"]
-        assert compare.main([*given, "max_calls=9"]) == 0
-        rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-        assert [row["calls"] for row in rows] == [9, 9]
-        assert not any(row["finished"] for row in rows)
-        assert compare.main([*given, "max_calls=200"]) == 0
-    rows = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    assert all(row["finished"] and row["cost_usd"] > 0 for row in rows)

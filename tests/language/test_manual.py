@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import io
 import json
-import os
 import re
 import threading
 import time
@@ -16,7 +15,7 @@ import pytest
 from test_llm_search import TASK, calls, outcome, shared  # noqa: F401
 
 from movlr_jax.cli.search import main
-from movlr_jax.language.clients.answers import Program, Ready
+from movlr_jax.language.clients.answers import Ready
 from movlr_jax.language.clients.call import Media, Message, Question
 from movlr_jax.language.clients.manual import Manual
 from movlr_jax.language.settings import ModelConfig
@@ -127,17 +126,6 @@ def test_answer_written_while_the_search_was_down_is_read(tmp_path: Path):
     for _ in range(2):  # and again, when it died before it was recorded
         reply = asyncio.run(manual.send(Question("check", [Message("user", ["hello"])], Ready), "k"))
         assert reply.text == '{"ready": true}'
-
-
-def test_answer_from_a_clock_that_is_ahead_is_read(tmp_path: Path):
-    (tmp_path / "requests" / "k" / "answer.json").mkdir(parents=True)  # which is no file
-    program = tmp_path / "requests" / "k" / "program.py"
-    program.write_text("WEIGHTS = {}\n", encoding="utf-8-sig")
-    os.utime(program, (time.time() + 3600,) * 2)
-    manual = Manual(ModelConfig("manual"), tmp_path, print)
-    question = Question("propose", [Message("user", ["hello"])], Program)
-    reply = asyncio.run(asyncio.wait_for(manual.send(question, "k"), 20))
-    assert json.loads(reply.text)["program"] == "WEIGHTS = {}\n"
 
 
 def test_both_orders_of_a_pair_are_never_open_together(tmp_path: Path):

@@ -13,7 +13,7 @@ from movlr_jax.film import clips
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Clip
 from movlr_jax.language.base import Evaluation
-from movlr_jax.language.media import MotionMedia, coloured, with_views, written
+from movlr_jax.language.media import MotionMedia, with_views
 from movlr_jax.language.prompts import shown
 from movlr_jax.language.settings import ShownConfig
 from movlr_jax.storage.archive import Archive
@@ -45,13 +45,6 @@ def test_views_are_those_of_the_task_before_turned_ones(task: Task):
     bare = with_views(replace(task, cameras=(OTHER,), more_cameras=()), 3).cameras
     assert [camera.azimuth for camera in bare] == [10.0, 100.0, 190.0]
     assert [camera.shows for camera in bare] == [OTHER.shows, "", ""]
-
-
-def test_text_in_pictures_is_described_in_words(task: Task):
-    assert written(task) == "the time, the speed over the ground and the distance from the start"
-    assert coloured(task)
-    still = build_task("bottle_pour", "myoarm_r", 3.0, {})
-    assert written(still) == "the time"
 
 
 @pytest.mark.parametrize(

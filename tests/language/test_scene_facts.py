@@ -61,14 +61,6 @@ def test_soles_touch_the_floor():
         assert right < 0 < left
 
 
-def test_bodies_without_a_joint_between_them_are_one_rigid_body():
-    task = build_task("bottle_pour", "myoarm_r", 3.0, {})
-    facts = scene_facts(task, start_of(task))
-    assert "`torso`, `head` are one rigid body." in facts
-    covers = next(fact for fact in facts if fact.startswith("Contact sensors:"))
-    assert "`index` covers `2proxph_r`, `midph2_r`, `distph2_r`" in covers
-
-
 def test_body_named_in_the_description_is_located():
     spec = mujoco.MjSpec.from_string(BALL)
     task = simple_task(name="hit", model=spec, description="hit the red ball")

@@ -130,7 +130,7 @@ def test_a_run_of_the_tests_looks_for_the_network_once_and_skips_what_needs_it(
     monkeypatch.setenv("HTTPS_PROXY", refusing[0])
     names = [
         "test_it_stands_symmetrically_and_crouched_but_rather_straight",
-        "test_without_pooch_the_fix_is_told",
+        "test_a_folder_that_is_named_is_used_and_must_hold_the_model",
     ]
     command = [sys.executable, "-m", "pytest", "-n", "1", "-p", "no:cacheprovider"]
     command += [f"test_ostrich.py::{name}" for name in names]

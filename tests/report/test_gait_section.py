@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from made_walk import made_walk
 
-from movlr_jax._util.quantities import summary
 from movlr_jax.biomech.gait.analysis import analyse
-from movlr_jax.records import Evaluation, Generation
-from movlr_jax.report.data import Run, key_metrics
 from movlr_jax.report.gait import charts, phases, picture, readable, table
 
 
@@ -68,10 +63,3 @@ def test_the_table_has_both_legs_and_people(record: dict):
 def test_a_record_that_cannot_be_drawn_is_known(record: dict, broken: dict):
     assert readable(record)
     assert not readable({**record, **broken} if broken else {})
-
-
-def test_distance_and_gait_are_told_together():
-    walked = {"distance_m": 6.64, "gait_r": 0.263, "knee_swing_deg": 0.1, "success": 0.0}
-    assert summary(walked) == "moved 6.64 m, gait r 0.26: no success"
-    run = Run(Path(), generations=[Generation(0, candidates=[Evaluation(0, 0, "", metrics=walked)])])
-    assert key_metrics(run) == ["distance_m", "gait_r", "knee_swing_deg"]

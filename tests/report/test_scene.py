@@ -17,7 +17,6 @@ from test_report import archive_of, steps
 from tiny_task import task as tiny_task
 
 from movlr_jax.report import page as report
-from movlr_jax.report import scene
 from movlr_jax.report.scene import Episode, export_scene
 from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks import Task
@@ -136,22 +135,6 @@ def test_contact_forces_point_away_from_the_ground(task: Task, record: EpisodeRe
     assert force[0, 2] == pytest.approx(pushed, rel=1e-2)
     assert where[0, 2] == pytest.approx(0, abs=0.02)
     assert np.abs(force[-1]).max() < 0.1, "the bent leg has left the ground"
-
-
-def test_large_meshes_are_simplified_and_keep_their_place():
-    around = np.linspace(0, 2 * np.pi, 60, endpoint=False)
-    rings = np.linspace(0.05, 3.09, 40)
-    unit = [[np.sin(u) * np.cos(a), np.sin(u) * np.sin(a), np.cos(u)] for u in rings for a in around]
-    vertices = np.array(unit) * [0.1, 0.2, 0.3]
-    i, j = (x.ravel() for x in np.meshgrid(np.arange(39), np.arange(60), indexing="ij"))
-    a, b = 60 * i + j, 60 * i + (j + 1) % 60
-    faces = np.concatenate([np.stack([a, a + 60, b], 1), np.stack([b, a + 60, b + 60], 1)])
-    few, made = scene._simplified(vertices, faces, 0.1)
-    assert 200 <= len(made) < 600
-    np.testing.assert_allclose(np.abs(few).max(axis=0), [0.1, 0.2, 0.3], rtol=0.06)
-    small, kept = scene._simplified(vertices, faces[:20], 0.1)
-    assert len(kept) == 20
-    assert len(small) == len(np.unique(faces[:20]))
 
 
 def test_an_episode_that_diverges_ends_there(task: Task, record: EpisodeRecord):

@@ -28,17 +28,6 @@ def test_settings_are_written_as_on_the_command_line(tmp_path: Path):
     ]
 
 
-def test_tuned_settings_of_a_task_do_not_name_a_group(tmp_path: Path):
-    assert groups(tmp_path, ARM, LEGS) == ["task=bottle_pour model=myoarm_r", "task=stand model=myolegs"]
-
-
-def test_settings_that_vary_within_a_task_do(tmp_path: Path):
-    wide = {**ARM, "optimizer.mppi.sigma": 0.2}
-    found = groups(tmp_path, ARM, wide, LEGS)
-    assert found[0] == "task=bottle_pour model=myoarm_r optimizer.mppi.sigma=0.05"
-    assert len(set(found)) == 3
-
-
 def test_settings_name_a_group_only_if_they_vary_within_a_choice(tmp_path: Path):
     def found(name: str, *samples: int) -> list[str]:
         runs = [

@@ -98,11 +98,3 @@ def test_many_simulations_of_mjx_are_rewarded_and_differentiated_at_once(reward)
 def test_a_program_that_is_rejected_is_told(task: Task):
     with pytest.raises(mj.UserError, match="there is no body 'hnd'"):
         mj.load_reward(REWARD.replace('state.site("hand")', 'state.pos("hnd")'), task)
-
-
-def test_data_of_mujoco_cannot_be_compiled_for_and_the_error_says_what_can(reward):
-    data = played(reward.model, 1)
-    with pytest.raises(TypeError, match=r"with mujoco\.MjData, call it without jax\.jit") as caught:
-        jax.jit(reward)(data, data.ctrl, data)
-    assert len(str(caught.value)) < 700, "without the source of the program"
-    assert repr(reward).startswith("RewardFunction('': reach, low, calm, late; ")

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from movlr_jax.errors import ProgramError, UserError
-from movlr_jax.models import model_adapter
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.state import STATE_CALLS, State, instrument, layout_of, rotation, state_table
 from movlr_jax.tasks.readout import Readout
@@ -243,36 +242,6 @@ def test_touch_adds_up_the_bodies_of_a_part(odd):
     np.testing.assert_array_equal(read(layout, {}, start, start.step, lambda s: s.touch("both")), box)
 
 
-def test_touch_parts_may_have_a_slash_in_their_names():
-    """As bodies of attached models have: two spheres of 1 and 3 kg on the floor."""
-    spheres = "".join(
-        f'<body name="robot/{name}" pos="{x} 0 .1"><joint name="{name}" type="slide" axis="0 0 1"/>'
-        f'<geom size=".1" mass="{mass}"/></body>'
-        for name, x, mass in (("left", 0, 1), ("right", 1, 3))
-    )
-    xml = f'<mujoco><worldbody><geom type="plane" size="0 0 .1"/>{spheres}</worldbody></mujoco>'
-    spec = mujoco.MjSpec.from_string(xml)
-    parts = ("robot/left", "robot/right")
-    instrument(spec, root="robot/left", touch={part: (part,) for part in parts}, sites=())
-    model = spec.compile()
-    layout, data = layout_of(model, {}), mujoco.MjData(model)
-    mujoco.mj_step(model, data, 500)
-    assert tuple(layout.touch) == parts
-    forces = [data.sensordata[list(layout.touch[part])].sum() for part in parts]
-    np.testing.assert_allclose(forces, [9.81, 3 * 9.81], rtol=1e-3)
-
-
-def test_actuators_that_are_not_muscles_are_named(odd):
-    _, layout, start = odd
-    for call, sentence in (
-        (lambda s: s.activation("push"), "'push' has no activation"),
-        (lambda s: s.muscles, "actuators that are not muscles; use action"),
-        (lambda s: s.goal("height"), "there is no goal 'height': this model has none"),
-    ):
-        with pytest.raises(ProgramError, match=sentence):
-            read(layout, {}, start, start.step, call)
-
-
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
@@ -315,20 +284,6 @@ def test_the_table_and_the_class_hold_together():
         assert " | " in (inspect.getdoc(inspect.getattr_static(State, name)) or ""), name
         assert shape, call
         assert meaning, call
-
-
-@pytest.mark.parametrize(
-    ("wrong", "sentence"),
-    [
-        ({"root": "pelvi"}, "no body 'pelvi'; did you mean 'pelvis'"),
-        ({"touch": {"foot": ("foott",)}}, "no body 'foott'; did you mean 'foot'"),
-        ({"sites": ("soul",)}, "no site 'soul'; did you mean 'sole'"),
-    ],
-)
-def test_a_wrong_adapter_is_told_what_the_model_has(wrong: dict, sentence: str):
-    right = {"root": "pelvis", "touch": {"foot": ("foot",)}, "sites": ("sole",)}
-    with pytest.raises(UserError, match=sentence):
-        instrument(model_adapter("tiny_muscle").load(), **(right | wrong))
 
 
 @given(arrays(np.float64, 4, elements=st.floats(-1, 1)).filter(lambda q: np.linalg.norm(q) > 0.1))

@@ -124,7 +124,6 @@ class FakeServer:
     refuse: Callable[[dict[str, Any]], tuple[int, Any] | None] | None = (
         None  # status and body, by the request
     )
-    streams: bool = False  # answers in pieces, whether the request says so or not
     shape: Callable[[dict[str, Any]], Any] | None = None  # and of all around it; bytes are sent as they are
     logprob: Callable[[str], Any] | None = None  # of a token, where a request wants them; None: not reported
     status: int = 200  # of good answers
@@ -132,7 +131,6 @@ class FakeServer:
     error_text: str = "something is wrong here"
     stall_s: float = 3.0
     delay_s: float = 0.0
-    retry_after: str = "0.05"
     key: str | None = None  # the only one that is let in
     requests: list[dict[str, Any]] = field(default_factory=list)
     answered: Counter[str] = field(default_factory=Counter)  # good answers delivered, by request
@@ -226,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
         if refusal := fake.refuse and fake.refuse(request):
             return self._json(*refusal)
         if fault == "429":
-            return self._error(429, "slow down", "RESOURCE_EXHAUSTED", {"Retry-After": fake.retry_after})
+            return self._error(429, "slow down", "RESOURCE_EXHAUSTED", {"Retry-After": "0.05"})
         if fault in ("500", "503", "404", "400"):
             return self._error(int(fault), fake.error_text, "INTERNAL")
         if fault == "stall":
@@ -249,7 +247,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault:
             return self._json(200, answer, half=fault == "half_body")
         shaped = fake.shape(answer) if fake.shape else answer
-        if fake.streams or request.get("stream"):
+        if request.get("stream"):
             return self._json(200, in_pieces(shaped), {"Content-Type": "text/event-stream"})
         self._json(fake.status, shaped, fake.headers)
         fake.answered[identity] += 1
@@ -400,14 +398,7 @@ def in_pieces(answer: dict[str, Any]) -> bytes:
     (choice,) = answer["choices"]
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     for name, value in choice["message"].items():
-        if name == "tool_calls":
-            call = value[0]["function"]
-            deltas.append(
-                {name: [{"index": 0, "id": "c", "function": {"name": call["name"], "arguments": ""}}]}
-            )
-            pieces = re.findall("(?s).{1,7}", call["arguments"])
-            deltas += [{name: [{"index": 0, "function": {"arguments": piece}}]} for piece in pieces]
-        elif name != "role" and value:
+        if name != "role" and value:
             deltas += [{name: piece} for piece in re.findall("(?s).{1,7}", value)]
     ends = [{"delta": {}, "finish_reason": choice["finish_reason"]}]
     chunks = [

@@ -16,7 +16,7 @@ from movlr_jax.storage.archive import Archive
 
 KEY = "sk-SECRET-0123456789-zz"
 KINDS = {"openai": "openai_compatible", "gemini": "gemini"}
-COMMON = {"timeout_s": 5.0, "backoff_s": 0.01, "attempts": 3, "key_env": "MOVLR_TEST_KEY", "model": "m-1"}
+COMMON = {"timeout_s": 5.0, "attempts": 3, "key_env": "MOVLR_TEST_KEY", "model": "m-1"}
 OF_SERVER = {field.name for field in fields(FakeServer)}
 
 

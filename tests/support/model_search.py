@@ -18,7 +18,7 @@ TASK = [
 ]  # fmt: skip
 MODELS = [
     "llm=openai_compatible", "llm.model=Qwen2.5-Coder-32B-Instruct", "llm.price=[0.1,0.3]", "llm.timeout_s=2",
-    "llm.backoff_s=0.02", "llm.attempts=8", "vlm=gemini", "vlm.timeout_s=2", "vlm.backoff_s=0.02", "vlm.size=[64,64]",
+    "llm.attempts=8", "vlm=gemini", "vlm.timeout_s=2", "vlm.size=[64,64]",
     "vlm.attempts=8",
 ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from tiny_task import task as tiny_task
 from movlr_jax._util.progress import Reporter
 from movlr_jax.config.compose import compose
 from movlr_jax.engine.description import to_yaml
-from movlr_jax.evolution.context import Clock, SearchContext
+from movlr_jax.evolution.context import Clock, Roles, SearchContext
 from movlr_jax.evolution.journal import CONFIRM
 from movlr_jax.evolution.scripted.metrics import MetricsCritic, MetricsJudge
 from movlr_jax.evolution.trials import trial_seed
@@ -125,9 +125,7 @@ def played(
     made = task or replace(tiny_task(), score=lambda metrics: metrics["score"])
     parts: dict[str, Any] = {
         "optimizer": SimpleNamespace(scorer=SimpleNamespace(prepare=lambda programs: None)),
-        "proposer": Written(names),
-        "judge": judge or MetricsJudge(),
-        "critic": MetricsCritic(),
+        "roles": Roles(Written(names), judge or MetricsJudge(), MetricsCritic(), models_used="none"),
         "sandbox": Loaded(),
         "workers": LookedUp(trial, ends),
     }
@@ -138,6 +136,5 @@ def played(
         clock=Clock.of(archive, time.monotonic()),
         reporter=Reporter(),
         films=False,
-        models_used="none",
         **parts,
     )

@@ -8,8 +8,6 @@ import pytest
 from made_gait import DT, WEIGHT, Gait, foot, replaced, walk, walker_of_boxes
 
 from movlr_jax.biomech.gait import events
-from movlr_jax.evolution.scripted.metrics import MetricsCritic
-from movlr_jax.language.base import Evaluation
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import joint_limit_fraction
 from movlr_jax.tasks.walking import biomechanics
@@ -84,12 +82,6 @@ def test_a_run_is_measured_where_feet_landed(task: Task):
     assert measured["symmetry"] == pytest.approx(1.0, abs=5e-3)
 
 
-def test_a_slope_is_no_clearance(task: Task):
-    """Rising 10 cm a metre, a foot that is swung 8 cm over its chord is as high as on the level."""
-    measured = biomechanics.metrics(walk(task, Gait(climb=0.1)), task)
-    assert measured["foot_clearance_m"] == pytest.approx(0.08, abs=2e-3)
-
-
 @pytest.mark.parametrize(
     ("limp", "symmetry"),
     [
@@ -129,14 +121,6 @@ def test_a_dragged_leg_is_not_symmetric(task: Task, landed: int):
 def test_measures_that_need_more_steps_are_absent(task: Task, seconds: float, present: set[str]):
     made = walk(task, Gait(seconds=seconds))
     assert set(biomechanics.metrics(made, task)) - {"foot_clearance_m"} == present - {"foot_clearance_m"}
-
-
-@pytest.mark.parametrize("speed", [0.0, 0.015])
-def test_stepping_in_place_has_a_cadence_but_no_length(task: Task, speed: float):
-    measured = biomechanics.metrics(walk(task, Gait(speed=speed)), task)
-    assert measured["cadence_steps_min"] == pytest.approx(60 * 2.0, rel=1e-3)
-    assert measured["symmetry"] == pytest.approx(1.0, abs=5e-3)
-    assert not {"step_length_m", "step_width_m", "cost_of_transport"} & set(measured)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
@@ -227,47 +211,3 @@ def test_a_joint_that_follows_another_has_no_limit_of_its_own():
           </body></worldbody>
           <equality><joint joint1="kneecap" joint2="knee"/></equality></mujoco>""")
     assert joint_limit_fraction(model, np.array([[np.deg2rad(30), 0.0, 0.0]])) == 0.5
-
-
-# What is said of it.
-
-SOUND = {
-    "success": 1.0,
-    "distance_m": 6.0,
-    "symmetry": 0.95,
-    "cadence_steps_min": 108.0,
-    "step_length_m": 0.6,
-    "step_width_m": 0.1,
-    "foot_clearance_m": 0.05,
-    "joint_limit_fraction": 0.05,
-    "effort": 0.02,
-    "cost_of_transport": 0.2,
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "allowed", "value", "kind", "words"),
-    [
-        ("symmetry", 0.8, 0.55, "gait", "0.55"),
-        ("cadence_steps_min", 180.0, 252.0, "gait", "252"),
-        ("foot_clearance_m", 0.02, 0.004, "gait", "0.4 cm"),
-        ("step_width_m", 0.0, -0.03, "gait", "cross"),
-        ("step_width_m", 0.25, 0.31, "gait", "31 cm"),
-        ("joint_limit_fraction", 0.2, 0.34, "economy", "34 %"),
-        ("effort", 0.1, 0.2, "economy", "harder"),
-        ("cost_of_transport", 1.0, 1.5, "economy", "harder"),
-    ],
-)
-def test_each_limit(name: str, allowed: float, value: float, kind: str, words: str):
-    assert biomechanics.biomechanical_needs(SOUND | {name: allowed}) == []
-    (need,) = biomechanics.biomechanical_needs(SOUND | {name: value})
-    assert need.kind == kind
-    assert words in need.problem
-
-
-def test_the_critic_does_not_ask_for_one_term_twice(task: Task):
-    """Two needs that effort serves: the first gets it, the second what else there is."""
-    metrics = SOUND | {"joint_limit_fraction": 0.5, "effort": 0.3}
-    critique = MetricsCritic().criticise(task, Evaluation(0, 0, "", metrics=metrics))
-    assert len(critique.problems) == 2
-    assert [a.term for a in critique.advice] == ["effort", "smooth"]

@@ -109,22 +109,6 @@ def test_a_header_that_contradicts_its_values_is_a_warning(name: str, knee: str,
     assert all(w.partition(": ")[2] in task.notes[-1] for w in task.warnings), "it is recorded"
 
 
-def test_numbers_that_are_no_degrees_in_the_ranges_are_radians(body: Make, tmp_path: Path):
-    """A knee that cannot be straight: 0.7 to 1.7 degrees are outside of its range, 40 to 100 degrees are inside."""
-    path = written(tmp_path / "sit.mot", "inDegrees=yes", {KNEE: 70.0 + 30.0 * np.cos(TURN)}, RADIANS)
-    task = with_reference(body('range="35 120"'), path)
-    np.testing.assert_allclose(read(task, KNEE), 70.0 + 30.0 * np.cos(TURN), atol=1e-4)
-    assert (
-        "which only radians can be in the ranges of the joints: they are taken as radians" in task.warnings[0]
-    )
-
-
-def test_a_motion_that_is_still_says_nothing_about_its_unit(body: Make, tmp_path: Path):
-    assert not with_reference(
-        body(LIMITED), written(tmp_path / "still.mot", "inDegrees=yes", {KNEE: 0.0 * TURN})
-    ).warnings
-
-
 # the range of the knee, whether its flexion is negative in the file, the sign with which it is read, the warning
 SIGNS = [
     (LIMITED, False, 1.0, ""),
@@ -196,16 +180,6 @@ def test_a_motion_of_joints_with_any_name_is_read_back(ending: str, chain: Task,
     for i, name in enumerate(NAMES):
         np.testing.assert_allclose(again.data[reference_name(name)], qpos[:, i], atol=1e-6)
     assert not again.warnings
-
-
-def test_a_file_that_hardly_fits_the_model_is_a_warning(chain: Task, tmp_path: Path):
-    columns = dict.fromkeys(("it's", "robot/left_knee", "other/hip", "x", "y"), 0.0 * TURN)
-    task = with_reference(chain, written(tmp_path / "other.mot", "inDegrees=yes", columns))
-    (warning,) = task.warnings
-    assert (
-        "only 1 of its 5 coordinates are in the model; left out: 'robot/left_knee' (did you mean 'robot/left k"
-        in warning
-    )
 
 
 def test_a_file_of_nothing_but_other_names_is_refused(chain: Task, tmp_path: Path):

@@ -97,10 +97,3 @@ def test_terms_and_words_leave_disabled_actuators_out(tmp_path: Path):
     names = {term.name for term in plain_terms(task)}
     assert any(name.startswith("shoulder") for name in names)
     assert not any(name.startswith("elbow") for name in names)
-
-
-def test_a_model_with_only_disabled_actuators_is_a_sentence(tmp_path: Path):
-    file = tmp_path / "arm.xml"
-    file.write_text(text_of('actuatorgroupdisable="0 1"'), encoding="utf-8")
-    with pytest.raises(UserError, match="only disabled actuators"):
-        simple_task(name="hold", model=file, description="hold still", episode_s=0.4)

@@ -92,13 +92,6 @@ def test_other_bodies_get_none(case: str):
     assert task.model.ngeom == mujoco.MjModel.from_xml_string(given).ngeom
 
 
-def test_a_body_that_nothing_can_hold_is_told():
-    task = task_of(geom='contype="0" conaffinity="0"')
-    assert task.warnings == (
-        "nothing is under ball, which falls: the model has no floor, and no geom that collides with one",
-    )
-
-
 def test_a_robot_of_the_package_stands(tmp_path):
     task = mj.simple_task(name="robot", model="humanoid", description="stand still")
     found = mj.evaluate_reward(

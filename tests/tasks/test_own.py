@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import mujoco
@@ -17,7 +17,6 @@ from moving import PAGE, block
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
-from movlr_jax.control.build import build_optimizer, close
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
@@ -204,38 +203,25 @@ def test_a_file_that_is_wrong_is_told(folder: Path, text: str, sentence: str):
 
 # Changes to the example, and what is said of them.
 CHANGES = [
-    ('"arm.xml"', '"leg.xml"', "there is no model file FOLDER/leg.xml; give its path"),
     ('"arm.xml"', '"touch_ball.py"', "FOLDER/touch_ball.py cannot be read: could not find decoder"),
     ('"shoulder": 0.2', '"sholder": 0.2', "start: there is no joint 'sholder'; did you mean 'shoulder'?"),
     ('{"shoulder": 0.2, "elbow": -0.5}', "[0.2, -0.5]", "start=[0.2, -0.5]: expected joint -> rad or m, the"),
-    ('{"shoulder": 0.2, "elbow": -0.5}', "np.array([0.2, -0.5])", "start=array([ 0.2, -0.5]): expected joint -> rad"),
     ('"shoulder": 0.2', '"shoulder": 90', "is 90 rad, expected -2.094 to 2.094 rad, the joint's range; angles are"),
     ('"elbow": -0.5', '"elbow": 0.1', "start: 'elbow' is 0.1 rad, expected -2.618 to 0 rad"),
-    ('"elbow": -0.5', '"elbow": "bent"', "start: 'elbow' is 'bent', expected a finite number in rad or m"),
-    ('"elbow": -0.5', '"elbow": np.nan', "start: 'elbow' is nan, expected a finite number in rad or m"),
     ('"tip_pos": "ball"', '"tip_pos": (0.3, 0.6)', "goal 'tip_pos' is [0.3, 0.6], expected 3 finite numbers"),
-    ('"tip_pos": "ball"', '"tip_pos": (0.3, 0, np.nan)', "is [0.3, 0.0, nan], expected 3 finite numbers"),
     ('{"shoulder": 0.2, "elbow": -0.5}', "lambda rng, n: 2 * [np.zeros((n, 2))] + [None]",
      "start of the task touch_ball returns act () for n = 2, expected finite numbers qpos [n, 2], qvel [n, 2], act"),
     ('{"shoulder": 0.2, "elbow": -0.5}', "lambda rng, n: 2 * [np.zeros((1, 2))] + [np.zeros((n, 0))]",
      "start of the task touch_ball returns qpos (1, 2) for n = 2, expected finite"),
     ("episode_s=2.0", "episode_s=-1", "episode_s=-1: it must be a number of s, more than 0 and at most 3600"),
-    ("episode_s=2.0", "episode_s=0", "episode_s=0: it must be a number of s"),
-    ("episode_s=2.0", 'episode_s="3"', "episode_s='3': it must be a number of s"),
-    ("episode_s=2.0", "episode_s=np.inf", "episode_s=inf: it must be a number of s"),
-    ("episode_s=2.0", "episode_s=1e9", "it must be a number of s, more than 0 and at most 3600"),
     ("episode_s=2.0", "episode_s=0.001", "episode_s=0.001 is shorter than one control step of 0.016 s"),
     ('"tip_pos": "ball"', '"tip_pos": "bal"', "goal 'tip_pos': there is no body or site 'bal'; did you mean 'ball'"),
-    ('"tip_pos": "ball"', '"tip_pos": len', "is <built-in function len>, expected numbers or the name"),
     ('"tip_pos"', '"tipp_pos"', "of a body or site, but there is no body or site 'tipp'; did you mean 'tip'?"),
-    ('"tip_pos"', '"world_pos"', "there is no body or site 'world'; there are: upper_arm, forearm, ball, tip"),
     ('"tip_pos": "ball"', '"tip_pos": "ball", "elbo_pos": "tip"', "goal 'elbo_pos' is the target position of a body"),
     ("measure=measure,", "scene=lambda spec: [spec.delete(a) for a in spec.actuators],",
      "the model of the task touch_ball has no actuators, so it cannot be controlled"),
     ("episode_s=2.0,", "start_noise=-0.1,", "start_noise=-0.1: expected a standard deviation in rad, 0 or more"),
-    ("episode_s=2.0,", "start_noise='a lot',", "start_noise='a lot': expected a standard deviation in rad"),
     ("episode_s=2.0,", "tie=-0.1,", "tie=-0.1: expected a difference of the score, 0 or more"),
-    ("episode_s=2.0,", "tie='1 cm',", "tie='1 cm': expected a difference of the score"),
     ('name="touch_ball"', 'name="../touch"', "name='../touch': a task name is also a folder name"),
     ("measure=measure,", "mesure=measure,", "touch_ball.py: line 12: TypeError: simple_task() got an unexpected"),
 ]  # fmt: skip
@@ -250,16 +236,12 @@ def test_a_task_that_is_wrong_is_told(folder: Path, old: str, new: str, sentence
 
 RETURNED = [
     ("score=lambda m: None", "score of the task touch_ball returns None, expected a number"),
-    ("score=lambda m: float('nan')", "score of the task touch_ball returns nan, expected a number"),
     ("diagnose=lambda m: ['too slow']", "diagnose of the task touch_ball returns ['too slow'], expected a list of"),
     ("series=lambda e, t: {'x_m': e.steps.qpos}", "series of the task touch_ball returns {'x_m'"),
-    ("series=lambda e, t: e.steps.time", "expected a dict from names to numbers [T], here [125]"),
     ("faults=lambda e, t: ['it is stiff']", "faults of the task touch_ball returns ['it is stiff'], expected a dict"),
-    ("faults=lambda e, t: {}['stiff']", "touch_ball.py: line 30: KeyError: 'stiff'"),
     ("over=lambda s, first: s.qpos[:, -1, 0] > 9", "expected true or false [B, T], here [1, 125]"),
     ("perturb=lambda s, dt: None", "perturb of the task touch_ball returns None, expected the SimState"),
     ("perturb=lambda s, dt: s.replace(qvel=s.qvel[0])", "perturb of the task touch_ball returns SimState"),
-    ("perturb=lambda s, dt: s.replace(speed=1)", "touch_ball.py: line 30: TypeError"),
 ]  # fmt: skip
 
 
@@ -296,30 +278,10 @@ def test_a_program_of_ones_own_may_read_any_position(
     assert task.layout.goals["mark_pos"] == (3,)
 
 
-def test_settings_are_those_of_the_function(folder: Path):
-    assert refused("touch_ball.py", "task.settings.tolerance=1") == (
-        "there is no setting 'task.settings.tolerance'; did you mean 'task.settings.tolerance_m'?"
-    )
-    assert refused("touch_ball.py", "task.settings.tolerance_m=near") == (
-        "task.settings.tolerance_m='near' is not a number"
-    )
-    assert refused("touch_bal.py").startswith(f"there is no task file {folder}/touch_bal.py; did you mean")
-    for more in ([], ["model=arm.xml"]):
-        assert refused("own", *more) == (
-            'task=own is the task of a Python file; give +task=FILE.py, or model=MODEL with instruction="..." alone'
-        )
-    assert refused("touch_ball.py", "model=myoarm_r") == (
-        "model=myoarm_r: task 'touch_ball.py' brings its own model; leave model out"
-    )
-    assert "did you mean 'optimizer.knots'" in refused("touch_ball.py", "optimizer.knot=3")
-
-
 # Changes to functions of the example, and what is said of them before anything is planned.
 LATE = [
     ('episode.site("tip")', 'episode.site("tp")', "line 7: there is no site 'tp'; did you mean 'tip'?"),
     ('episode.site("tip")', 'episode.q("elbo")', "line 7: there is no joint 'elbo'; did you mean 'elbow'?"),
-    ('episode.site("tip")', "episode.angle", "line 7: episode has no 'angle': there is no call 'angle'"),
-    ("np.linalg.norm(velocity, axis=1)", "velocty", "line 8: NameError: name 'velocty' is not defined"),
     ('m["object_pos', 'm["objct_pos', "line 19: there is no measure 'objct_position_error_m'; did you mean"),
     ('    return {', '    return {"speed": velocity, ', "measure of the task touch_ball returns speed="),
     ("success=lambda", 'score=lambda m: m["effrt"],\n        success=lambda', "line 19: there is no measure 'effrt'"),
@@ -327,14 +289,13 @@ LATE = [
 
 
 @pytest.mark.parametrize(("old", "new", "sentence"), LATE)
-@pytest.mark.parametrize("command", [evaluate, search])
 def test_a_measure_that_fails_is_told_with_its_line_at_the_start(
-    folder: Path, capfd: pytest.CaptureFixture[str], old: str, new: str, sentence: str, command: Callable
+    folder: Path, capfd: pytest.CaptureFixture[str], old: str, new: str, sentence: str
 ):
     path = Path("touch_ball.py")
     text = path.read_text()
     path.write_text(text.replace(old, new))
-    assert command(["+task=touch_ball.py", *QUICK, "films=false"]) == 2
+    assert search(["+task=touch_ball.py", *QUICK, "films=false"]) == 2
     (said,) = capfd.readouterr().err.strip().splitlines()
     assert said.startswith(f"{folder}/touch_ball.py: {sentence.strip()}")
     assert not Path("runs").exists()
@@ -468,14 +429,3 @@ def test_a_weld_to_a_body_that_a_keyframe_moves_pulls_as_in_the_file():
         mujoco.mj_step(plain, expected)
     assert expected.qpos[0] == pytest.approx(0.3, abs=1e-3)
     assert data.qpos[0] == pytest.approx(expected.qpos[0], abs=1e-6)
-
-
-def test_a_finer_time_step_of_the_file_is_told():
-    model = mujoco.MjSpec.from_string(
-        KEYED.replace("<worldbody>", '<option timestep="0.0002"/><worldbody>', 1)
-    )
-    task, said = simple_task(name="fine", model=model, description="swing"), []
-    close(build_optimizer(compose(["task=bottle_pour", "optimizer=mppi"]).optimizer, task, say=said.append))
-    assert said[0].startswith(
-        "the file of the model has a time step of 0.2 ms, and is simulated with one of 2 ms"
-    )

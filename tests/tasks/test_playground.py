@@ -12,10 +12,6 @@ import pytest
 
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
-from movlr_jax.config.compose import compose
-from movlr_jax.config.overrides import expand
-from movlr_jax.engine.tasks import task_of
-from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.physics.native import NativePhysics
@@ -48,13 +44,6 @@ def made(env: str, **settings: object) -> Task:
 @pytest.fixture(scope="module")
 def tasks() -> dict[str, Task]:
     return {env: made(env) for env in SUITE}
-
-
-def refused(env: str | None, **settings: object) -> str:
-    with pytest.raises(UserError) as caught:
-        build_task("playground", "own", 1.0, {"env": env, **settings})
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("env", SUITE)
@@ -148,48 +137,7 @@ def test_a_walker_is_measured_until_it_falls(tasks: dict[str, Task]):
     assert [need.kind for need in task.diagnose(fallen)][:1] == ["upright"]
 
 
-def test_a_pole_is_measured_at_its_tip(tasks: dict[str, Task]):
-    """A pole of 1 m on a cart in the middle that leans by 0.3 rad: its tip is 2 sin(0.15) m from the top."""
-    task = tasks["CartpoleBalance"]
-    metrics = task.measure(episode(task, np.tile([0.0, 0.3], (20, 1))), task)
-    assert metrics["object_position_error_m"] == pytest.approx(2 * np.sin(0.15), abs=1e-5)
-    assert metrics["success"] == 0.0
-    assert task.measure(episode(task, np.zeros((20, 2))), task)["success"] == 1.0
-
-
-# What is refused.
-
-
-def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    assert refused("CartpoleBalanc").startswith(
-        "there is no environment of MuJoCo Playground 'CartpoleBalanc'; did you mean 'CartpoleBalance'"
-    )
-    assert (
-        refused(None) == "task=playground needs an environment; set env=NAME, for example env=CartpoleBalance"
-    )
-    assert refused("WalkerWalk", start="lying") == (
-        "there is no task.settings.start 'lying'; there are: auto, reset, home"
-    )
-    assert "start_noise=-1: it must be 0 or more" in refused("WalkerWalk", start_noise=-1.0)
-    with pytest.raises(UserError, match="task 'playground' brings its own model; leave model out"):
-        task_of(compose(["+task=playground", "env=WalkerWalk", "model=myoarm_r"]))
-
-
 # The commands.
-
-
-def test_the_environment_is_named_on_the_command_line():
-    config = compose(["+task=playground", "env=CartpoleBalance"])
-    assert (config.task.name, config.task.settings["env"], config.optimizer.name) == (
-        "playground", "CartpoleBalance", "mppi",
-    )  # fmt: skip
-    assert compose(["+task=playground", "env=X", "optimizer=mpc2"]).optimizer.name == "mpc2"
-    assert expand(["+task=playground", "env=A,B"]) == [
-        ["+task=playground", "env=A"],
-        ["+task=playground", "env=B"],
-    ]
-    with pytest.raises(UserError, match=r"env=CartpoleBalance works only with \+task=playground"):
-        compose(["+task=bottle_pour", "env=CartpoleBalance"])
 
 
 def test_evaluate_and_search_run(capfd: pytest.CaptureFixture[str]):

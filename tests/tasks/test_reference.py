@@ -15,9 +15,8 @@ from movlr_jax.api import _configured
 from movlr_jax.biomech.opensim import Table, storage_text
 from movlr_jax.cli.search import main as search
 from movlr_jax.engine.tasks import task_of
-from movlr_jax.errors import ProgramError, UserError
+from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
-from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
 from movlr_jax.rewards.state import State, reference_name
@@ -98,12 +97,6 @@ def test_by_phase_the_file_is_one_stride_that_repeats(ramp: Path):
     np.testing.assert_allclose(np.rad2deg(terms["knee"]), [0.0, 45.0, 90.0, 22.5, 45.0, 90.0], atol=1e-3)
 
 
-def test_a_posture_holds_for_the_whole_episode(tmp_path: Path):
-    path = made(tmp_path / "pose.mot", {"hip": np.array([45.0]), "knee": np.array([60.0])}, np.zeros(1))
-    terms = read(with_reference(leg(), path), READS, [0.0, 3.0])
-    np.testing.assert_allclose(np.rad2deg(terms["hip"]), [45.0, 45.0], rtol=1e-6)
-
-
 def test_a_measure_reads_what_rewards_read(ramp: Path):
     task, times = with_reference(leg(), ramp), [0.25, 1.5, 9.0]
     episode = jax.tree.map(lambda x: x[0, 0], steps(task, times))
@@ -153,17 +146,6 @@ def test_signs_zeros_and_the_pelvis_are_those_of_the_model(tmp_path: Path):
     assert np.rad2deg(state.initial.reference("knee_angle_r")) == pytest.approx(0.0, abs=1e-5)
 
 
-def test_knees_of_gait2392_are_turned_round(tmp_path: Path):
-    """Its knees flex with negative angles and its toes extend with positive ones."""
-    knees, toes = np.array([-5.0, -60.0, 2.0]), np.array([0.0, 20.0, 0.0])
-    columns = {"hip_flexion_r": np.array([30.0, 0.0, -10.0]), "knee_angle_r": knees, "mtp_angle_r": toes}
-    path = made(tmp_path / "walk.mot", columns, np.arange(3.0))
-    task = with_reference(mj.load_task("flat_walk"), path)
-    assert "signs of gait2392" in task.notes[-1]
-    for joint, degrees in (("knee_angle_r", -knees), ("mtp_angle_r", -toes), ("hip_flexion_r", [30, 0, -10])):
-        np.testing.assert_allclose(np.rad2deg(task.data[reference_name(joint)]), degrees, atol=1e-5)
-
-
 def test_an_exported_episode_is_a_reference(tmp_path: Path):
     """What is written as .mot is read as the positions that were written."""
     task = leg()
@@ -207,16 +189,6 @@ def test_motions_that_cannot_be_used(
         with_reference(leg(), path, by)
 
 
-def test_programs_without_a_motion_and_for_unknown_joints(ramp: Path):
-    for task, why in (
-        (leg(), "this task has no recorded motion"),
-        (with_reference(leg(), ramp), "there is no joint in the recorded motion 'kne'; did you mean 'knee'"),
-    ):
-        step = jax.tree.map(lambda x: x[0, 0, 0], steps(task, [0.5]))
-        with pytest.raises(ProgramError, match=why):
-            State(task.layout, step, task.data, step).reference("kne")
-
-
 # The sandbox, the prompt and a search.
 
 
@@ -245,11 +217,6 @@ def test_the_sandbox_knows_the_joints_of_the_motion(ramp: Path, with_motion: boo
     finally:
         sandbox.close()
         physics.close()
-
-
-def test_the_library_has_a_term_that_follows_it(ramp: Path):
-    assert "recorded" in library(with_reference(leg(), ramp))
-    assert "recorded" not in library(leg())
 
 
 def test_a_search_with_a_reference_runs(ramp: Path, tmp_path: Path, mistake: Mistake):

@@ -9,7 +9,6 @@ import pytest
 from movlr_jax.biomech.gait.reference import class_of_speed, human_gait
 from movlr_jax.config.compose import compose
 from movlr_jax.engine.tasks import task_of
-from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import State, reference_name
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.walking.biomechanics import leg_coordinates, leg_length
@@ -25,15 +24,6 @@ LEGS = ["+task=flat_walk", "model=ms_human_700_legs", "task.settings.speed_m_s=1
 @pytest.fixture(scope="module")
 def walk() -> Task:
     return task_of(compose(["+task=flat_walk", "model=humanoid", "optimizer=mppi", "reference=people"]))
-
-
-def test_the_class_of_people_is_that_of_the_goal_speed(walk: Task):
-    speed = float(np.linalg.norm(walk.goals["velocity"]))
-    length = leg_length(walk)
-    assert length == pytest.approx(0.79, abs=0.1)
-    assert any(
-        class_of_speed(speed, length).replace("_", " ") in note.replace("_", " ") for note in walk.notes
-    )
 
 
 def test_the_legs_follow_people_half_a_stride_apart(walk: Task):
@@ -100,11 +90,6 @@ def test_starts_in_a_stride_stand_on_the_ground_and_move_as_the_reference(walk: 
             )
             assert q[place.qposadr[0]] == pytest.approx(here, abs=1e-6)
             assert v[place.dofadr[0]] == pytest.approx((later - here) * frequency / 0.01, abs=1.2)
-
-
-def test_a_body_without_legs_has_no_people_to_follow():
-    with pytest.raises(UserError, match="reference=people needs a walking task"):
-        task_of(compose(["+task=bottle_pour", "reference=people"]))
 
 
 def test_on_a_slope_legs_and_start_states_follow_it():

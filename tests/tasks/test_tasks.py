@@ -119,13 +119,6 @@ def test_native_physics_is_plain_mujoco_stepped_in_a_loop(as_set: Task):
         np.testing.assert_array_equal(rollout.final.act[row], data.act)
 
 
-def test_its_default_settings_are_those_of_its_entry(as_set: Task):
-    config = compose([f"+task={as_set.name}"])
-    assert config.task.name == as_set.name
-    assert config.model == as_set.adapter.name == TASKS[as_set.name].models[0]
-    assert config.episode_s == as_set.episode_s > 0
-
-
 def test_the_whole_body_model_means_the_one_with_fingers_to_a_task_of_the_hand(monkeypatch):
     for task, model in (("bottle_pour", "ms_human_700_manipulation"), ("stand", "ms_human_700")):
         entry = replace(TASKS[task], build=lambda adapter, *, episode_s: adapter.name)

@@ -13,10 +13,8 @@ import pytest
 from cli_cases import LEG
 
 from movlr_jax.cli.search import main as search
-from movlr_jax.errors import UserError
 from movlr_jax.film.renderer import renderer
 from movlr_jax.storage.archive import Archive
-from movlr_jax.tracking.base import TrackerConfig, open_tracker
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 GIVEN = [*(a for a in LEG if a != "films=false" and not a.startswith("generations")), "generations=2"]
@@ -243,40 +241,3 @@ def test_a_search_goes_on_without_its_tracker_and_sends_the_rest_later(
     Path("store").rename("elsewhere")
     Path("store").touch()  # nothing can be sent, but everything is there
     assert search(["resume=run"]) == 0
-
-
-def generations_of(store: Path) -> list[list[int]]:
-    """The generations that each run of a store of MLflow has, the newest run first."""
-    from mlflow.tracking import MlflowClient
-
-    client = MlflowClient(f"sqlite:///{store}")
-    runs = client.search_runs(["1"])
-    return [[m.step for m in client.get_metric_history(r.info.run_id, "score/best")] for r in runs]
-
-
-def test_mlflow_begins_a_new_run_where_the_old_one_is_not(elsewhere: Path, capfd: pytest.CaptureFixture[str]):
-    pytest.importorskip("mlflow")
-    from mlflow.tracking import MlflowClient
-
-    sentence = "tracker=mlflow no longer has the run of this search; a new run gets all generations"
-    given = ["films=false", "generations=1", "run_dir=run", "tracker=mlflow"]
-    assert search([*GIVEN, *given, "tracker.uri=a"]) == 0
-    assert sentence not in capfd.readouterr().err
-    assert search(["resume=run", "generations=2", "tracker.uri=b"]) == 0
-    assert sentence in capfd.readouterr().err
-    assert generations_of(elsewhere / "b/mlflow.db") == [[0, 1]]
-    client = MlflowClient(f"sqlite:///{elsewhere / 'b/mlflow.db'}")
-    (run,) = client.search_runs(["1"])
-    client.delete_run(run.info.run_id)
-    assert search(["resume=run", "generations=3", "tracker.uri=b"]) == 0
-    assert sentence in capfd.readouterr().err
-    assert generations_of(elsewhere / "b/mlflow.db") == [[0, 1, 2]]
-
-
-def test_a_store_that_cannot_be_used_is_told(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("mlflow")
-    tracker = open_tracker(TrackerConfig("mlflow", uri="http://127.0.0.1:9"), elsewhere)
-    assert tracker
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with pytest.raises(UserError, match="tracker=mlflow cannot use"):
-        tracker.begin({}, {})

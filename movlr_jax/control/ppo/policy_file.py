@@ -20,7 +20,6 @@ from movlr_jax._util.parts import check_ranges
 from movlr_jax._util.settings import typed
 from movlr_jax.control.muscle_controllers import LAWS
 from movlr_jax.control.ppo.config import PolicyConfig, PpoConfig, policy_path
-from movlr_jax.control.ppo.foreign import not_a_policy
 from movlr_jax.control.ppo.update import Learner
 from movlr_jax.control.settings import PpoSettings
 from movlr_jax.errors import UserError, shortened
@@ -153,15 +152,13 @@ def _mapping(array: np.ndarray, where: str) -> dict[str, Any]:
 def _read(name: str, option: str) -> tuple[Path, dict[str, np.ndarray]]:
     path = policy_path(name)
     try:
-        if what := not_a_policy(path):
-            raise ValueError(what)
         if not path.is_file():
-            raise ValueError("there is no such file")
+            raise ValueError("it is a folder" if path.is_dir() else "there is no such file")
         return path, read_array_file(path)
     except (OSError, ValueError) as error:
         raise UserError(
             f"{option}={path}: cannot read a trained policy from this file ({error}); give the policy_k00.npz of a "
-            "training, or a name of assets/policies"
+            "training here, or a name of assets/policies; checkpoints of other programs do not fit"
         ) from None
 
 

@@ -24,14 +24,6 @@ def gait_terms(task: Task) -> list[Term]:
     stance = f"(state.capture_point - state.initial.com[:2] - (({middle}) / 4.0 - ({start}) / 4.0)[:2])"
     ahead = 'jnp.stack([jnp.cos(state.goal("heading")), jnp.sin(state.goal("heading"))])'
     aside = 'jnp.stack([-jnp.sin(state.goal("heading")), jnp.cos(state.goal("heading"))])'
-    left, right = f"state.pos({quoted(feet[1])})", f"state.pos({quoted(feet[3])})"
-    rest = f"state.initial.pos({quoted(feet[1])})[2]"
-    lift = "0.08 * jax.nn.relu(jnp.sin(2.0 * jnp.pi * state.gait_phase[{side}]))"
-    heights = [(left, lift.format(side=0)), (right, lift.format(side=1))]
-    swing = " + ".join(f"shaping.smooth_abs({foot}[2] - {rest} - {high}, 0.02)" for foot, high in heights)
-    swinging = "jnp.clip(jnp.sin(2.0 * jnp.pi * state.gait_phase[side]) / 0.4, 0.0, 1.0)"
-    loaded = "jnp.tanh(state.touch(foot) / 100.0)"
-    legs = 'for side, foot in ((0, "left_foot"), (1, "right_foot"))'
     bent = f"sum((state.q(j) - state.initial.q(j)) ** 2 for j in {tuple_of(task.adapter.planned_joints)})"
     terms = [
         Term("upright", "upright", 200.0, f"-shaping.smooth_abs(1.0 - {turned}[2, 2])"),
@@ -71,10 +63,23 @@ def gait_terms(task: Task) -> list[Term]:
                 f'jnp.minimum(state.com_vel[:2] @ {ahead}, jnp.linalg.norm(state.goal("velocity")))',
             ),
         ]
-        if "stride_frequency" in task.goals:
-            matched = f"1.0 - 0.5 * sum(jnp.abs({swinging} + {loaded} - 1.0) {legs})"
-            terms += [Term("swing", "gait", 50.0, f"-({swing})"), Term("stance", "gait", 50.0, matched)]
-        terms.append(
-            Term("width", "gait", 30.0, f"-shaping.smooth_abs(({left} - {right})[:2] @ {aside} - 0.17)")
-        )
+        terms += _step_terms(task, aside)
     return terms
+
+
+def _step_terms(task: Task, aside: str) -> list[Term]:
+    """Return the terms of how the feet move. aside: the direction to the left, as an expression."""
+    toes = [task.roles["left_toes"], task.roles["right_toes"]]
+    left, right = (f"state.pos({quoted(foot)})" for foot in toes)
+    width = Term("width", "gait", 30.0, f"-shaping.smooth_abs(({left} - {right})[:2] @ {aside} - 0.17)")
+    if "stride_frequency" not in task.goals:
+        return [width]
+    rest = f"state.initial.pos({quoted(toes[0])})[2]"
+    lift = "0.08 * jax.nn.relu(jnp.sin(2.0 * jnp.pi * state.gait_phase[{side}]))"
+    heights = [(left, lift.format(side=0)), (right, lift.format(side=1))]
+    swing = " + ".join(f"shaping.smooth_abs({foot}[2] - {rest} - {high}, 0.02)" for foot, high in heights)
+    swinging = "jnp.clip(jnp.sin(2.0 * jnp.pi * state.gait_phase[side]) / 0.4, 0.0, 1.0)"
+    loaded = "jnp.tanh(state.touch(foot) / 100.0)"
+    legs = 'for side, foot in ((0, "left_foot"), (1, "right_foot"))'
+    matched = f"1.0 - 0.5 * sum(jnp.abs({swinging} + {loaded} - 1.0) {legs})"
+    return [Term("swing", "gait", 50.0, f"-({swing})"), Term("stance", "gait", 50.0, matched), width]

@@ -135,9 +135,7 @@ def read(schema: type[BaseModel], reply: Reply) -> BaseModel:
         return Program(changes=_clean(found.before.strip()[:_MOST_NOTE]), program=_clean(found.source))
     complete = "complete " if "{" in text else ""
     none = f"it contains no {complete}JSON object; it begins {printable(redact(text)[:60])!r}"
-    raise BadAnswer(
-        f"the answer{reply.came} does not match the schema {schema.__name__}: {problem or none}", reply
-    )
+    raise BadAnswer(f"the answer does not match the schema {schema.__name__}: {problem or none}", reply)
 
 
 def _spoken(reply: Reply) -> str:

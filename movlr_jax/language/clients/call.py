@@ -81,7 +81,6 @@ class Reply:
     logprobs: Sequence[
         Sequence[float]
     ] = ()  # (characters, log-probability) of each token of `text`, if reported
-    came: str = ""  # how the text came, if not as the content of a message: ", a call of the tool X,"
     changed: Mapping[str, Any] = field(default_factory=dict)  # parameters that were changed for the server
 
 
@@ -94,11 +93,7 @@ class Answer:
 
 
 class Transient(Exception):
-    """The call failed for a temporary reason; the same call may succeed later."""
-
-    def __init__(self, message: str, retry_after: float | None = None):
-        super().__init__(message)
-        self.retry_after = retry_after  # s, if the server requested a wait
+    """What came is no answer of a model, or nothing came in time; the same call may succeed later."""
 
 
 class BadAnswer(Exception):
@@ -122,15 +117,12 @@ class ModelBackend(Protocol):
     @property
     def model(self) -> str: ...
 
-    @property
-    def address(self) -> str: ...  # where calls are sent, and through which proxy; empty without a network
-
     def parameters(self, question: Question) -> Mapping[str, Any]:
         """Return the settings that are sent with a question. They are part of the call key."""
         ...
 
     async def send(self, question: Question, key: str) -> Reply:
-        """Send the question once. Raises Transient, BadAnswer or UserError (invalid API key, unknown model).
+        """Send the question; an SDK repeats requests that fail. Raises Transient, BadAnswer or UserError.
 
         A server may answer calls with the same `key` only once.
         """

@@ -140,40 +140,21 @@ class ModelClient:
         return Answer(read(question.schema, reply))
 
     async def _fetch(self, question: Question, key: str) -> Answer:
-        """Send the question until a valid answer arrives or no attempt is left."""
-        problem, bad, idempotency_key = "", False, key
-        for attempt in range(1, self.config.attempts + 1):
+        """Ask until a valid answer arrives or no attempt is left. The SDK repeats requests that fail by itself."""
+        problem, bad, idempotency_key, most = "", False, key, self.config.attempts
+        for attempt in range(1, most + 1):
             try:
                 return Answer(await self._attempt(question, key, idempotency_key, attempt))
             except BadAnswer as error:
-                problem, bad, wait = plain(error), True, 0.0
+                problem, bad = plain(error), True
                 # under the same key, a server may send the same answer again
                 idempotency_key = hashlib.sha256(idempotency_key.encode()).hexdigest()
             except Transient as error:
-                to = self.backend.address
-                problem, bad = plain(error) + (f" (calling {to})" if to else ""), False
-                wait = self.config.backoff_s * 2 ** (attempt - 1)
-                if error.retry_after is not None:
-                    if error.retry_after > self.config.patience_s:
-                        raise UserError(
-                            f"{self.name} requests a wait of {round(error.retry_after):g} s ({problem})"
-                            f"{self.go_on_later}"
-                        ) from None
-                    wait = error.retry_after
-            if attempt < self.config.attempts:
-                when = f"in {wait:.2g} s" if wait else "now"
-                self.say(
-                    f"  {question.purpose} {self.name}: {problem}; attempt {attempt + 1} of "
-                    f"{self.config.attempts} {when}"
-                )
-                await asyncio.sleep(wait)
+                problem, bad = plain(error), False
+            then = f"attempt {attempt + 1} of {most}" if attempt < most else f"gave up after {most} attempts"
+            self.say(f"  {question.purpose} {self.name}: {problem}; {then}")
         if not bad:
-            raise UserError(
-                f"{self.name} gave no answer in {self.config.attempts} attempts: {problem}{self.go_on_later}"
-            )
-        self.say(
-            f"  {question.purpose} {self.name}: {problem}; gave up after {self.config.attempts} attempts"
-        )
+            raise UserError(f"{self.name} gave no answer in {most} attempts: {problem}{self.go_on_later}")
         self.budget.ledger.log_call(key, "refused", self._entry(question, error=problem, sent=False))
         return Answer(problem=problem)
 

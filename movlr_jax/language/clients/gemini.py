@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,19 +18,18 @@ from movlr_jax.language.settings import ModelConfig
 _IGNORE_TEMPERATURE = ("gemini-3.5-flash", "gemini-3.6", "gemini-3.7", "gemini-3.8", "gemini-4")
 _THINK_BY_TOKENS = ("gemini-2.5",)
 _MEGABYTE = 1_000_000
-OWN_URL = "https://generativelanguage.googleapis.com"
+_REPEATED = {"ConnectError", "TimeoutException"}  # errors of httpx after which the SDK asks again
+_LOOK_S = 1.0  # between two questions whether an uploaded video can be used
 
 
 class Gemini:
-    """Backend for Gemini's generateContent, without the retries of the SDK, which ignore Retry-After."""
+    """Backend for Gemini's generateContent. The SDK repeats requests that fail."""
 
     name = "gemini"
 
     def __init__(self, config: ModelConfig, where: str):
         from google import genai  # takes long to import
         from google.genai import errors, types
-
-        from movlr_jax.language.clients.transport import Client
 
         thinks_by_tokens = (config.model or "").startswith(_THINK_BY_TOKENS)
         if config.thinking is not None and thinks_by_tokens and not config.thinking.isdigit():
@@ -40,14 +38,11 @@ class Gemini:
             )
         self._config, self._types, self._errors = config, types, errors
         key = key_from(config.key_env, needed=True, where=where)
-        self.address = wire.address(config.base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL") or OWN_URL)
-        self._http = Client(timeout=config.timeout_s)
         options = types.HttpOptions(
-            httpx_async_client=self._http,
             base_url=config.base_url,
             api_version="v1beta",
             timeout=round(1000 * config.timeout_s),  # milliseconds
-            retry_options=types.HttpRetryOptions(attempts=1),
+            retry_options=types.HttpRetryOptions(attempts=config.attempts),
         )
         self._client = genai.Client(api_key=key, vertexai=False, http_options=options)
         self._uploaded: dict[str, Any] = {}  # sha256 of a video -> its URI at the server
@@ -71,7 +66,6 @@ class Gemini:
             response_json_schema=wire.schema_of(question.schema),
             http_options=types.HttpOptions(headers={"Idempotency-Key": key}),
             thinking_config=types.ThinkingConfig(**thinking) if thinking else None,
-            should_return_http_response=True,  # the answer is parsed here, since the SDK does not validate it
         )
         try:
             contents = [
@@ -86,21 +80,18 @@ class Gemini:
                 model=self.model, contents=contents, config=settings
             )
         except self._errors.APIError as error:
-            answer = error.response
             raise wire.failure(
-                answer.status_code, answer.text, answer.headers, where="gemini", key_env=self._config.key_env
+                error.code, str(error.message), where=self.name, key_env=self._config.key_env
             ) from None
         except Exception as error:
-            raise wire.transport(error) from None
-        response = answer.sdk_http_response
-        value = wire.envelope((response and response.body) or "")
-        if failure := wire.failed_inside(value, "gemini", self._config.key_env):
-            raise failure
-        return _reply(value)
+            message = f"{type(error).__name__}: {wire.brief(str(error))}"
+            if _REPEATED & {kind.__name__ for kind in type(error).__mro__}:
+                raise UserError(f"{self.name} gave no answer ({message})") from None
+            raise Transient(message) from None  # a connection that broke off, or a response that is none
+        return _reply(answer)
 
     async def close(self) -> None:
         await self._client.aio.aclose()
-        await self._http.aclose()
 
     async def _part(self, part: str | Media) -> Any:
         types = self._types
@@ -119,10 +110,10 @@ class Gemini:
             file = await self._client.aio.files.upload(
                 file=io.BytesIO(media.data), config=self._types.UploadFileConfig(mime_type=media.mime)
             )
-            while str(getattr(file.state, "name", file.state)) == "PROCESSING":
-                await asyncio.sleep(min(1.0, self._config.backoff_s))
+            while file.state == self._types.FileState.PROCESSING:
+                await asyncio.sleep(_LOOK_S)
                 file = await self._client.aio.files.get(name=file.name or "")
-            if str(getattr(file.state, "name", file.state)) == "FAILED" or not file.uri:
+            if file.state == self._types.FileState.FAILED or not file.uri:
                 raise Transient("the server could not process the uploaded video")
             self._uploaded[media.sha256] = file.uri
         return self._uploaded[media.sha256]
@@ -146,32 +137,22 @@ def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
     return sent
 
 
-def _reply(value: Mapping[str, Any]) -> Reply:
-    """Return the text of an answer. Raises BadAnswer for blocked, empty, cut off and malformed answers."""
-    usage = value.get("usageMetadata")
-    counts = usage if isinstance(usage, dict) else {}
-    tokens_in = wire.tokens(counts.get("promptTokenCount"))
-    tokens_out = wire.tokens(
-        *(counts.get(name, 0) for name in ("candidatesTokenCount", "thoughtsTokenCount"))
+def _reply(answer: Any) -> Reply:
+    """Return the text of an answer. Raises BadAnswer for blocked, empty and cut off answers."""
+    usage, feedback = answer.usage_metadata, answer.prompt_feedback
+    empty = Reply(
+        "",
+        wire.name_of(answer.model_version),
+        wire.tokens(usage.prompt_token_count) if usage else None,
+        wire.tokens(usage.candidates_token_count, usage.thoughts_token_count or 0) if usage else None,
     )
-    empty = Reply("", wire.name_of(value.get("modelVersion")), tokens_in, tokens_out)
-    with wire.replied(empty):
-        blocked = wire.mapping(value.get("promptFeedback"), "the answer's feedback").get("blockReason")
-        if blocked:
-            raise BadAnswer(f"the request was blocked: {wire.brief(blocked, 100)}")
-        candidates = wire.listed(value.get("candidates"), "the answer's candidates")
-        if not candidates:
-            raise BadAnswer("the answer has no candidates")
-        candidate = wire.mapping(candidates[0], "the answer's first candidate")
-        content = wire.mapping(candidate.get("content"), "the answer's content")
-        parts = wire.listed(content.get("parts"), "the answer's parts")
-        text = wire.text_of(
-            [p for p in parts if not (isinstance(p, dict) and p.get("thought"))], "the answer's text"
-        )
-    reply = replace(empty, text=text)
-    reason = candidate.get("finishReason")
-    if reason == "MAX_TOKENS":
+    if feedback and feedback.block_reason:
+        raise BadAnswer(f"the request was blocked: {feedback.block_reason.name}", empty)
+    if not answer.candidates:
+        raise BadAnswer("the answer has no candidates", empty)
+    reply, reason = replace(empty, text=answer.text or ""), answer.candidates[0].finish_reason
+    if reason and reason.name == "MAX_TOKENS":
         raise BadAnswer("the answer was cut off at max_tokens", reply)
-    if reason not in (None, "STOP", "FINISH_REASON_UNSPECIFIED"):
-        raise BadAnswer(f"the answer was blocked: {wire.brief(reason, 100)}", reply)
+    if reason and reason.name not in ("STOP", "FINISH_REASON_UNSPECIFIED"):
+        raise BadAnswer(f"the answer was blocked: {reason.name}", reply)
     return reply

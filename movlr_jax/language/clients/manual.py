@@ -28,7 +28,6 @@ class Manual:
     """
 
     name = "manual"
-    address = ""
 
     def __init__(self, config: ModelConfig, root: Path, say: Callable[[str], None]):
         self._config, self._root, self._say = config, root / "requests", say

@@ -30,7 +30,6 @@ class Person:
 
     name = PROVIDER
     model = MODEL
-    address = ""
 
     def __init__(self, config: ModelConfig, archive: Archive, say: Callable[[str], None]):
         from movlr_jax.voting.server import Server

@@ -12,7 +12,7 @@ import yaml
 
 from movlr_jax._util.settings import CONFIG_BYTES, from_mapping, read_yaml
 from movlr_jax.errors import UserError
-from movlr_jax.language.settings import ModelConfig
+from movlr_jax.language.settings import ModelConfig, without_removed
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import read_bounded, read_inside
 from movlr_jax.storage.writing import write_atomically
@@ -131,8 +131,7 @@ def recorded_model(model: ModelConfig, where: str, depth: int = 0) -> tuple[Mode
         raise UserError(
             f"{where}.run={source} is neither a run directory nor a recording: it has no config.yaml"
         )
-    values = _settings(source).get(where)
-    recorded = from_mapping(ModelConfig, values, where)
+    recorded = from_mapping(ModelConfig, without_removed(_settings(source).get(where)), where)
     if recorded.name == "replay" and depth < 8:
         recorded, _ = recorded_model(recorded, where, depth + 1)
     return recorded, source
@@ -140,8 +139,6 @@ def recorded_model(model: ModelConfig, where: str, depth: int = 0) -> tuple[Mode
 
 class Replayed:
     """The identity of a backend, used to compute call keys. It sends nothing."""
-
-    address = ""
 
     def __init__(self, model: ModelConfig):
         self._config = model
