@@ -235,7 +235,7 @@ def test_touching_is_a_distance_between_surfaces():
     assert task.motion
     (near, *_) = task.motion.clauses
     # by hand: a ball of 0.1 m and a foot 0.03 m high, at most 0.03 m apart
-    assert near.goal.high == pytest.approx(0.1 + 0.03 + 0.03)
+    assert near.measure.goal.high == pytest.approx(0.1 + 0.03 + 0.03)
     begin = start(task)
     data = mujoco.MjData(task.model)
     data.qpos[:] = begin
