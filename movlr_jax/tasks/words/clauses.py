@@ -212,15 +212,15 @@ def stay(of: Subject) -> Measure:
 
 
 def jump(of: Subject, amount: float | None = None, times: int | None = None) -> Measure:
-    """Greatest height in m above the start, or how often it jumped."""
-    rose = along(of.moved, of.up)
+    """Greatest height in m above the start, or how often it jumped, if an amount is said by at least 90 % of it."""
+    rose, low = along(of.moved, of.up), JUMPED if amount is None else 0.9 * amount
     rise = f"jnp.maximum({rose}, 0.0)"
     if times is None:
         lift = Term("lift", "jump", 2.0, f"jnp.maximum({along(of.velocity, of.up)}, 0.0)")
         high = rise if amount is None else f"jnp.minimum({rise}, {amount:g})"
         terms = (Term("rise", "jump", 20.0, high), lift)
     else:
-        beat = f"0.2 * jnp.maximum(jnp.sin({2 * np.pi:.4g} * state.time), 0.0)"
+        beat = f"{amount or 0.2:g} * jnp.maximum(jnp.sin({2 * np.pi:.4g} * state.time), 0.0)"
         terms = (Term("rise", "jump", 20.0, error(f"{rise} - {beat}")),)
     return Measure(
         f"leave the ground{_by(amount)}" + ("" if times is None else f" {times} times"),
@@ -228,7 +228,7 @@ def jump(of: Subject, amount: float | None = None, times: int | None = None) -> 
         # not by walking uphill, nor off a ledge
         rose if of.level else f"jnp.minimum({rose}, {of.risen})",
         about(amount, LENGTH, FAR) if times is None else _counted(times, 0.5), terms, kind="jump",
-        curve=as_it_is if times is None else swings(JUMPED, up=True), counts="largest", changes="height",
+        curve=as_it_is if times is None else swings(low, up=True), counts="largest", changes="height",
     )  # fmt: skip
 
 

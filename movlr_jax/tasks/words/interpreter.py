@@ -32,6 +32,13 @@ _GOES_ON = (
 )
 _MAY_SAY_NOTHING = ("STAY", "KEEP", "STAND")
 _NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.joint, c.squat)
+# measures of which a phase can have only one
+_ONE_OF = (
+    ("turned_rad",),
+    ("progress_m_s", "distance_m"),
+    ("heading_error_rad",),
+    ("height_m", "raised_m", "lowered_m"),
+)
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
 _HIGH = 0.1  # m, of steps "lifting the knees high"
 
@@ -94,16 +101,26 @@ def _groups(ctx: Context, tree: Tree) -> list[list[Clause]]:
         made = _clause(ctx, child)
         if picked and any(clause.row is c.near and clause["must"] for clause in made):
             groups.append([])
+        if _excluded(groups[-1]) & _metrics(made) or _excluded(made) & _metrics(groups[-1]):
+            raise NotRead(str(ctx.verb), "is both asked for and excluded", ctx.verb.start_pos or 0)
         groups[-1] += made
     return [_placed(ctx, _consistent(ctx, group)) for group in groups]
 
 
+def _metrics(clauses: Sequence[Clause]) -> set[str]:
+    return {clause.measure.metric for clause in clauses}
+
+
+def _excluded(clauses: Sequence[Clause]) -> set[str]:
+    return {clause["what"].measure.metric for clause in clauses if clause.row is c.never}
+
+
 def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
     """Return the clauses of a phase, if they can hold together. Raises NotRead."""
-    for row in (c.turn, c.travel, c.face):
-        found = [clause for clause in phase if clause.row is row]
+    for metrics in _ONE_OF:
+        found = [clause for clause in phase if clause.measure.metric in metrics]
         if len(found) > 1:
-            word = c.side(found[1]["sign"]) if row is c.turn else found[1]["word"]
+            word = c.side(found[1]["sign"]) if found[1].row is c.turn else found[1]["word"]
             why = f"contradicts {found[0].measure.text!r} at the same time; say which is first, with 'then'"
             raise NotRead(word, why)
     if c.travel in _rows(phase):
@@ -147,6 +164,8 @@ def _placed(ctx: Context, phase: list[Clause]) -> list[Clause]:
         if clause.row is c.turn:
             known = clause["angle"] is not None and ctx.yaw is not None
             ctx.yaw = (ctx.yaw or 0.0) + clause["sign"] * clause["angle"] if known else None
+        if clause.row is c.face:
+            ctx.yaw = clause["angle"]
     return placed
 
 
@@ -184,6 +203,7 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
 
 def _never(ctx: Context, clause: Clause, verb: lark.Token) -> Clause:
     if clause.row is c.travel:
+        ctx.stops = str(verb)
         return ctx.clause(c.stay)
     if clause.row not in _NEVER:
         raise NotRead(str(verb), "cannot be excluded", verb.start_pos or 0)

@@ -142,6 +142,7 @@ class Context:
     travelled: np.ndarray = field(default_factory=lambda: np.zeros(3))  # [3] m, by the phases before
     yaw: float | None = 0.0  # rad, left, by the phases before; None: not known
     risen: float | None = 0.0  # m, by the clauses before; None: not known
+    low: bool = False  # whether it lies, sits or kneels after the clauses before
     leads: bool = True  # whether the next travel is the first
     stops: str = ""  # verb of this phase that asks to stay in place
 
@@ -154,6 +155,11 @@ class Context:
     def along(self, way: str) -> np.ndarray:
         """Return the direction [3] in the world of a way of the body."""
         return np.asarray(WAYS[way], float) @ self.scene.around
+
+    @property
+    def lies(self) -> bool:
+        """Whether it has to get up to stand."""
+        return self.scene.lies or self.low
 
     def must_rise(self, phrase: Phrase, word: str) -> None:
         if not self.scene.rises:

@@ -160,10 +160,13 @@ class Scene:
         gravity = world_of(self.model, self.model.body(self.root).id).gravity or EARTH
         return float(np.sqrt(_FROUDE[pace] * gravity * max(self.of.height, _LOW)))
 
-    def towards(self, part: Part) -> tuple[np.ndarray, float] | None:
-        """Return the horizontal direction [3] from the body to a part and how far to go, m; None if it is there."""
+    def towards(self, part: Part, moved: np.ndarray) -> tuple[np.ndarray, float] | None:
+        """Return the horizontal direction [3] to a part and how far to go, m; None if it is there.
+
+        moved: [3] m, how far the body is from where it starts.
+        """
         up = np.asarray(self.of.up)
-        apart = part.now(self.data) - self.data.body(self.root).xpos
+        apart = part.now(self.data) - self.data.body(self.root).xpos - moved
         apart = apart - (apart @ up) * up
         distance = float(np.linalg.norm(apart))
         if distance <= _TOUCH:

@@ -43,7 +43,8 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     if phrase.verb in _ON_GROUND:
         ctx.balance = False
     speed = ctx.scene.speed(_PACES.get(phrase.verb, "walk"))
-    speed *= np.prod([_TEMPO[word] for word in phrase.words("tempo")])
+    if tempo := phrase.one("tempo"):
+        speed *= _TEMPO[str(tempo.children[0])]
     given, distance = phrase.number("speed"), phrase.number("distance")
     if phrase.has("place") and distance is not None:
         raise phrase.no("names a place and a distance")
@@ -102,7 +103,7 @@ def _axis(phrase: Phrase, axis: Tree) -> tuple[str, np.ndarray, None]:
 
 def _towards(ctx: Context, part: Part) -> tuple[np.ndarray, float]:
     """Return the direction [3] and the distance in m to a place. Raises NotRead."""
-    if not (towards := ctx.scene.towards(part)):
+    if not (towards := ctx.scene.towards(part, ctx.travelled)):
         raise NotRead(part.words, "is where the body is")
     return towards
 
@@ -173,7 +174,10 @@ def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
         return _facing(ctx, phrase, things[0])
     if len(ways) != 1 or ways[0] not in _HEADINGS:
         raise phrase.no("needs one direction or place")
-    return _faces(ctx, phrase, _HEADINGS[ways[0]], ways[0])
+    angle, word = _HEADINGS[ways[0]], ways[0]
+    if angle and ctx.yaw is None:
+        raise NotRead(word, "is not known after a turn without an angle", len(ctx.text))
+    return _faces(ctx, phrase, angle + (ctx.yaw or 0.0) if angle else 0.0, word)
 
 
 def _jump(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -189,7 +193,7 @@ def _jump(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 
 def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
-    scene = ctx.scene
+    scene, lies = ctx.scene, ctx.lies
     if phrase.verb == "balance" and (things := ctx.things(phrase)):
         return upright(ctx, things)
     phrase.take("here")
@@ -198,7 +202,7 @@ def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
             raise phrase.unread(slot)
     if pose := phrase.take("on_pose"):
         raise phrase.unread(pose[0], "cannot be measured")
-    if scene.rises and not scene.lies:
+    if scene.rises and not lies:
         ctx.balance = True
     if phrase.take("on_leg"):
         return _on_leg(ctx, "left")
@@ -210,8 +214,8 @@ def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
         parts = [part for _, part in ctx.places(phrase, "ON")]
         if len(parts) == 1:
             return _on_leg(ctx, next((w for w in ("left", "right") if w in parts[0].words.split()), ""))
-    if scene.lies:
-        ctx.balance = bool(ctx.balance)
+    if lies:
+        ctx.balance, ctx.low = bool(ctx.balance), False
         return [ctx.clause(c.risen)]
     return [ctx.clause(c.stay)]
 
@@ -245,10 +249,10 @@ def _rise(ctx: Context, phrase: Phrase) -> list[Clause]:
     amount, height = phrase.number("distance"), phrase.number("height")
     if height is not None:
         return _height(ctx, phrase, height)
-    if phrase.verb == "rise" and not ctx.scene.lies and amount is None:
+    if phrase.verb == "rise" and not ctx.lies and amount is None:
         return [ctx.clause(c.stay)]
-    if ctx.scene.lies:
-        ctx.balance = False
+    if ctx.lies:
+        ctx.balance = ctx.low = False
     return _higher(ctx, phrase, 1, amount)
 
 
@@ -291,7 +295,7 @@ def _squat(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 
 def _low(ctx: Context, body: str, most: float, word: str) -> Clause:
-    ctx.balance = False
+    ctx.balance, ctx.low = False, True
     return ctx.clause(c.at_height, body=body, amount=round(most, 3), word=word, low=True)
 
 

@@ -215,6 +215,8 @@ def _wave(ctx: Context, phrase: Phrase) -> list[Clause]:
     if not parts:
         why = "needs a hand, and no body of this model is named so; name a part, as in wave the arm"
         raise phrase.no(why)
+    if other := [part for part in parts if not scene.own(part)]:
+        raise NotRead(other[0].words, "is no part of the body, so it cannot wave")
     trunk, left = scene.roles.get("trunk", scene.root), floats(scene.around[1])
     made = list[Clause]()
     for part in parts:
@@ -322,6 +324,8 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
         return _handled(ctx, phrase, things, make, grips=word in ("up", "down"))
     if not word:
         raise phrase.no("needs a direction or a place")
+    if any(part.place == ctx.scene.root for part in things) and not ctx.scene.goes(floats(ctx.along(word))):
+        raise NotRead(word, f"is not possible: no joint lets {ctx.scene.root!r} move there")
     return [clause for part in _free(ctx, things, verb) for clause in make(part)]
 
 
