@@ -44,7 +44,8 @@ from movlr_jax.tasks.stage import add_sky, add_stage
 from movlr_jax.tasks.trial import trial
 from movlr_jax.tasks.view import camera_for
 from movlr_jax.tasks.walking import biomechanics
-from movlr_jax.tasks.words.clauses import UP, Risen
+from movlr_jax.tasks.words.clauses import risen
+from movlr_jax.tasks.words.measure import UP
 from movlr_jax.tasks.words.reading import read
 from movlr_jax.tasks.words.scene import Scene, length_of
 from movlr_jax.tasks.words.sentence import Sentence, achieved
@@ -166,8 +167,8 @@ def simple_task(
     )
     first, human = (_program(text, folder) for text in (reward, human_reward))
     shown = [targets[goal] for goal in reached.values()]
-    if motion and any(isinstance(clause, Risen) for clause in motion.clauses):  # room for a body that gets up
-        shown.append(at.body(motion.subject).xpos + up * length_of(bare, at, motion.subject))
+    if motion and any(clause.row is risen for clause in motion.clauses):  # room for a body that gets up
+        shown.append(at.body(motion.of.name).xpos + up * length_of(bare, at, motion.of.name))
     shown += [part.overhead(at, up) for part in parts]
     controls = controls_text(compiled, servo_controls(compiled, at.qpos) if rest is None else rest)
     written = first is None
@@ -297,10 +298,9 @@ def velocity_goals(motion: Sentence, roles: Mapping[str, str]) -> dict[str, np.n
     travel = motion.travel
     if travel is None:
         return {}
-    goals = {"velocity": np.array([travel.speed * c for c in travel.way], np.float32)}
-    ahead = (
-        (travel.way, motion.of.up) == ((1.0, 0.0, 0.0), UP) and not travel.turns and len(motion.phases) == 1
-    )
+    way, forward = travel["way"], (1.0, 0.0, 0.0)
+    goals = {"velocity": np.array([travel["speed"] * c for c in way], np.float32)}
+    ahead = (way, motion.of.up) == (forward, UP) and not travel["turns"] and len(motion.phases) == 1
     walks = {"left_foot", "right_foot"} <= roles.keys() and ahead
     return goals | ({"heading": np.zeros((), np.float32), "slope": np.zeros((), np.float32)} if walks else {})
 

@@ -17,8 +17,8 @@ import lark
 from lark.visitors import CollapseAmbiguities
 
 from movlr_jax.errors import UserError
-from movlr_jax.tasks.words.interpreter import Interpreter
-from movlr_jax.tasks.words.said import NotRead
+from movlr_jax.tasks.words.interpreter import meaning
+from movlr_jax.tasks.words.phrase import NotRead
 from movlr_jax.tasks.words.scene import Scene, plain
 from movlr_jax.tasks.words.sentence import MOST_PHASES, Sentence
 
@@ -114,7 +114,7 @@ class _Language:
         problem: NotRead | None = None
         for parse in _parses(tree):
             try:
-                sentence = Interpreter(self._scene, text).sentence(parse)
+                sentence = meaning(self._scene, text, parse)
             except NotRead as error:
                 problem = problem if problem and problem.at >= error.at else error
                 continue
