@@ -12,6 +12,7 @@ from movlr_jax.control.mpc.knots import SPLINES
 from movlr_jax.control.mpc.rules import RULES, Mppi, PlanningRule
 from movlr_jax.control.muscle_controllers import LAWS, MuscleLaw
 from movlr_jax.control.ppo.config import REFERENCE, GroupsConfig, PdConfig, PpoConfig, file_hashes
+from movlr_jax.control.targets import SPACES, TargetSettings
 from movlr_jax.physics.choose import GRAPHS
 
 if TYPE_CHECKING:
@@ -76,6 +77,21 @@ class PlanningSettings(OptimizerSettings):
     def scored_at_once(self, task: Task) -> int:
         steps = max(1, round(self.horizon_s / self.ctrl_dt))
         return max((self.mppi.samples or SAMPLES) * self.mppi.worlds * steps, super().scored_at_once(task))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MppiSettings(PlanningSettings):
+    """Plans over knots of the controls, or of joint targets in place of the torques of motors without servos."""
+
+    horizon_s: float = setting(0.64, "s; a shorter horizon ends before a hopping body lands", above=0)
+    knots: int = setting(6, "of a plan, over the horizon", least=1)
+    mppi: PlanningRule = part(RULES, Mppi(sigma=0.2))
+    space: str = setting(
+        "auto",
+        "what plans are: controls, or targets of joints that PD follows in place of motors",
+        choices=SPACES,
+    )
+    targets: TargetSettings = field(default_factory=TargetSettings)
 
 
 @dataclass(frozen=True, kw_only=True)
