@@ -21,6 +21,7 @@ from movlr_jax.control.settings import (
 )
 from movlr_jax.control.targets import joint_targets
 from movlr_jax.errors import UserError
+from movlr_jax.models.motors import noise_shares
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.domain import Ranges, draw
 from movlr_jax.physics.native import NativePhysics
@@ -120,13 +121,15 @@ def build_planner(
             spline=config.spline,
         )
     else:
-        resting = task.resting
+        resting, shares = task.resting, None
         if isinstance(config, MppiSettings):
             targets, why = joint_targets(config.targets, task, config.space)
             say(why)
-        if targets:
-            model, resting = targets.model, partial(targets.resting, task)
-        space = ControlSpace(model, config.knots, config.horizon_s, config.spline, resting)
+            if targets:
+                model, resting = targets.model, partial(targets.resting, task)
+            if config.space != "controls":
+                shares = noise_shares(model, config.targets.reach)
+        space = ControlSpace(model, config.knots, config.horizon_s, config.spline, resting, shares)
     acting = replace(task, model=model)
     worlds, ranges = config.mppi.worlds, task.ranges or _PLAN_RANGES
     domain = draw(ranges, worlds, _WORLD_SEED) if worlds > 1 else None

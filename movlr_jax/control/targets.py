@@ -37,7 +37,11 @@ class TargetSettings:
         above=0,
     )
     damping: float = setting(0.7, "damping ratio of a joint with its limb", least=0)
-    reach: float = setting(0.6, "rad or m from the start posture within which targets lie", above=0)
+    reach: float = setting(
+        1.0,
+        "rad or m: sigma is a share of twice this, or of the range of a servo or joint if that is less",
+        above=0,
+    )
 
 
 @dataclass(frozen=True)
@@ -97,12 +101,12 @@ def joint_targets(settings: TargetSettings, task: Task, space: str) -> tuple[Joi
             )
         return None, "plans are controls: no motor without a servo drives the joint of a limb"
     kp, kd = gains(settings, model, which, posture)
-    made = with_targets(model, which, (kp, kd), posture, settings.reach)
+    made = with_targets(model, which, (kp, kd), posture)
     found = JointTargets(made, task.layout, which, np.where(which, model.actuator_gainprm[:, 0], 1.0))
     few = f"{which.sum()} of {model.nu}" if which.sum() < model.nu else f"all {model.nu}"
     return found, (
         f"plans are joint targets for {few} motors, which have no servos: kp {_span(kp[which])}, kd "
-        f"{_span(kd[which])}, within {settings.reach:g} of the start posture; optimizer.space=controls plans torques"
+        f"{_span(kd[which])}; optimizer.space=controls plans torques"
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.world import up_of
+from movlr_jax.models.actuators import servos
 from movlr_jax.models.derived import base_joints, root_of
 
 _TURNS = (int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE))
@@ -53,11 +54,10 @@ def with_targets(
     which: np.ndarray,
     gains: tuple[np.ndarray, np.ndarray],
     posture: np.ndarray,
-    reach: float = np.inf,
 ) -> mujoco.MjModel:
     """Return a copy of `model` in which the motors `which` [nu] are servos of their joints.
 
-    Their control u is an angle or position relative to `posture` [nq], within the range of the joint and `reach`:
+    Their control u is an angle or position relative to `posture` [nq], within the range of the joint:
     torque = kp (q0 + u - q) - kd q', within the limits of the motor. gains: kp and kd [nu].
     """
     kp, kd = gains
@@ -72,11 +72,23 @@ def with_targets(
         model.actuator_biasprm[i, :3] = kp[i] * rest / gear, -kp[i] / gear**2, -kd[i] / gear**2
         model.actuator_forcelimited[i] = np.isfinite(limits[i]).all()
         model.actuator_forcerange[i] = limits[i] if np.isfinite(limits[i]).all() else 0.0
-        low, high = model.jnt_range[joint] - rest if model.jnt_limited[joint] else (-np.inf, np.inf)
-        low, high = min(0.0, max(low, -reach)), max(0.0, min(high, reach))
-        model.actuator_ctrllimited[i] = np.isfinite([low, high]).all()
-        model.actuator_ctrlrange[i] = (low, high) if model.actuator_ctrllimited[i] else 0.0
+        span = model.jnt_range[joint] if model.jnt_limited[joint] else (rest - np.pi, rest + np.pi)
+        model.actuator_ctrllimited[i] = True
+        model.actuator_ctrlrange[i] = min(0.0, span[0] - rest), max(0.0, span[1] - rest)
     return model
+
+
+def noise_shares(model: mujoco.MjModel, reach: float) -> np.ndarray:
+    """Return [nu] the share of each control range that the noise of plans refers to.
+
+    Of servos of joints at most 2 `reach` (rad or m), as the range of a joint says little about motions; of others 1.
+    """
+    served = np.flatnonzero(servos(model) & of_joints(model) & model.actuator_ctrllimited.astype(bool))
+    shares = np.ones(model.nu)
+    for i in served:
+        moved = model.actuator_gainprm[i, 0] / (model.actuator_biasprm[i, 1] * model.actuator_gear[i, 0])
+        shares[i] = min(1.0, 2 * reach / max(abs(moved) * np.ptp(model.actuator_ctrlrange[i]), 1e-9))
+    return shares
 
 
 def targetable(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:
