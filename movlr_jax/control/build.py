@@ -101,7 +101,7 @@ def build_planner(
     """
     if not isinstance(config, PlanningSettings):
         raise UserError(f"optimizer={config.name} does not plan; give optimizer=mpc2 or mppi")
-    config = with_samples(config, config.mppi.samples or SAMPLES)
+    config = with_samples(config.suited(task), config.mppi.samples or SAMPLES)
     model, targets, notes = task.model, None, {}
     if isinstance(config, Mpc2Settings) and config.prior.policy:
         from movlr_jax.control.ppo.build import prior_space  # Brax takes seconds to import

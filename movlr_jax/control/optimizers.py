@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.ppo.config import REFERENCE
 from movlr_jax.control.settings import Mpc2Settings, MppiSettings, PpoSettings, Say
+from movlr_jax.control.suited import facts_of, suited
 
 if TYPE_CHECKING:
     from movlr_jax.tasks import Task
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class Mppi(MppiSettings):
     """Plans over knots of the controls, or of joint targets in place of the torques of motors without servos."""
+
+    def suited(self, task: Task) -> Self:
+        return self if self.horizon_s and self.knots else suited(self, facts_of(task, self.space))
 
     def build(self, task: Task, physics: str, say: Say) -> Optimizer:
         return build_planner(self, task, physics, say)

@@ -166,14 +166,14 @@ class PlannedControllers:
         p = self.planner
         start = p.space.begun(start)
         initial, home = start.step, p.space.held(start)
-        known = p.init(home)
+        known, updates = p.init(home), max(p.config.first_updates, p.config.mppi.updates)
 
         def replanned(state: SimState, keys: Sequence[jax.Array]) -> Any:
-            nonlocal known
+            nonlocal known, updates
             sample, random = keys
             # the policies of plans draw nothing, so one key is enough
-            plan = self.replan(known, state, initial, home, sample, random.reshape(-1)[0])
-            known = p.shift(plan)
+            plan = self.replan(known, state, initial, home, sample, random.reshape(-1)[0], updates)
+            known, updates = p.shift(plan), p.config.mppi.updates
             return p.space.params(p.sim_physics, state, np.asarray(plan.mean)[:, None])
 
         loop = Loop(p.sim_physics, p.sim_policy, replanned, p.config.replan_every, len(self.programs))
@@ -188,13 +188,14 @@ class PlannedControllers:
         home: Array,
         noise_key: jax.Array,
         plan_key: jax.Array,
+        updates: int = 0,
     ) -> PlanDistribution:
-        """Return the next plan of every row [R] of `state`, after the `updates` of the settings.
+        """Return the next plan of every row [R] of `state`, after `updates`; 0: those of the settings.
 
         noise_key: one key, or the keys [E] of E trials. initial [R]: first step of the episode. home
         [R, knots, dims]: the plan that holds the initial state. On a device, no data is copied to the host.
         """
-        for number in range(self.planner.config.mppi.updates):
+        for number in range(updates or self.planner.config.mppi.updates):
             noise = fold_in(noise_key, _UPDATES + number) if number else noise_key
             plan = self._updated(plan, state, initial, home, (noise, plan_key), number)
         return plan
