@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import mujoco
 import pytest
-from bodies import CART
-from test_targets import QUADRUPED
+from bodies import CART, MOTOR_DOG
 
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.mpc.planner import Planner
@@ -33,7 +32,7 @@ def test_horizon_and_knots_follow_from_facts(facts: BodyFacts, horizon: float, k
 def test_facts_are_those_of_the_model():
     dog, cart = (
         simple_task(name="own", model=mujoco.MjSpec.from_string(text), description="hold the posture")
-        for text in (QUADRUPED, CART)
+        for text in (MOTOR_DOG, CART)
     )
     found = facts_of(dog)
     assert (found.actuators, found.base, found.targets) == (8, "free", 8)

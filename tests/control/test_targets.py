@@ -8,7 +8,7 @@ import jax
 import mujoco
 import numpy as np
 import pytest
-from bodies import CART, WHEELED
+from bodies import CART, MOTOR_DOG, WHEELED
 
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.mpc.planner import Planner
@@ -20,22 +20,6 @@ from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.tasks import Task, simple_task
 
-LEG = """<mujoco><option timestep=".002"/><worldbody><geom type="plane" size="5 5 .1"/>
-<body name="trunk" pos="0 0 .62"><freejoint/><geom type="box" size=".15 .1 .05" mass="4"/>{legs}</body></worldbody>
-<actuator>{motors}</actuator></mujoco>"""
-ONE = """<body name="{n}_thigh" pos="{x} {y} 0"><joint name="{n}_hip" axis="0 1 0" range="-90 90" damping=".1"/>
-<geom type="capsule" fromto="0 0 0 0 0 -.3" size=".03" mass=".5"/>
-<body name="{n}_shin" pos="0 0 -.3"><joint name="{n}_knee" axis="0 1 0" range="-120 120" damping=".1"/>
-<geom type="capsule" fromto="0 0 0 0 0 -.27" size=".03" mass=".3"/></body></body>"""
-FOUR = {"fl": (0.15, 0.1), "fr": (0.15, -0.1), "rl": (-0.15, 0.1), "rr": (-0.15, -0.1)}
-QUADRUPED = LEG.format(
-    legs="".join(ONE.format(n=n, x=x, y=y) for n, (x, y) in FOUR.items()),
-    motors="".join(
-        f'<motor name="{n}_h" joint="{n}_hip" gear="3" ctrlrange="-8 8"/>'
-        f'<general name="{n}_k" joint="{n}_knee" gear="-2" gainprm="4" ctrlrange="-3 2"/>'
-        for n in FOUR
-    ),
-)
 REWARD = (
     'WEIGHTS = {"a": 1.0, "b": 1.0}\ndef reward(state, action):\n'
     '    return {"a": -jnp.sum(jnp.square(action)), "b": jnp.sum(action * state.prev_action)}\n'
@@ -57,7 +41,7 @@ def planner_of(task: Task, physics: str = "native", **settings) -> Planner:
 
 def test_recorded_torques_move_the_users_model_alike():
     """Open loop in C MuJoCo, with the model as its user gave it: gears, gains and force limits included."""
-    task = task_of(QUADRUPED)
+    task = task_of(MOTOR_DOG)
     planner = planner_of(task)
     start = planner.sim_physics.start(*task.start(np.random.default_rng(1), 1))
     controllers = planner.optimise([load(parse(REWARD))], jax.random.key(0))
@@ -78,7 +62,7 @@ def test_recorded_torques_move_the_users_model_alike():
 
 def test_rewards_read_torques_in_plans_and_episodes():
     """The cost of one plan is the mean of what the same program gives for the recorded controls."""
-    task = task_of(QUADRUPED)
+    task = task_of(MOTOR_DOG)
     planner, program = planner_of(task), load(parse(REWARD))
     start = planner.sim_physics.start(*task.start(np.random.default_rng(0), 1))
     controllers = planner.optimise([program], jax.random.key(0))
@@ -97,7 +81,7 @@ def test_rewards_read_torques_in_plans_and_episodes():
 
 @pytest.mark.slow
 def test_engines_agree_on_costs():
-    task, costs = task_of(QUADRUPED.replace('<geom type="plane" size="5 5 .1"/>', "")), []
+    task, costs = task_of(MOTOR_DOG.replace('<geom type="plane" size="5 5 .1"/>', "")), []
     for physics in ("native", "mjx"):
         planner = planner_of(task, physics)
         rows = task.start(np.random.default_rng(0), 1)
@@ -110,15 +94,15 @@ def test_engines_agree_on_costs():
 
 def test_which_motors_suit_targets():
     """Legs do; wheels, carts that carry a pole, servos and motors that are weaker than their limb do not."""
-    servo = QUADRUPED.replace(
+    servo = MOTOR_DOG.replace(
         '<motor name="fl_h" joint="fl_hip" gear="3"', '<position kp="50" joint="fl_hip"'
     )
     for text, expected in (
-        (QUADRUPED, 8),
+        (MOTOR_DOG, 8),
         (WHEELED, 0),
         (CART, 0),
         (servo, 7),
-        (QUADRUPED.replace('gear="3" ctrlrange="-8 8"', 'gear="3" ctrlrange="-.1 .1"'), 4),
+        (MOTOR_DOG.replace('gear="3" ctrlrange="-8 8"', 'gear="3" ctrlrange="-.1 .1"'), 4),
     ):  # fmt: skip
         task = task_of(text)
         posture = task.start(np.random.default_rng(0), 1)[0][0]
@@ -150,7 +134,7 @@ def test_gains_follow_from_inertia_and_load():
 
 def test_the_choice_is_said():
     said: list[str] = []
-    build_optimizer(Mppi(), task_of(QUADRUPED), say=said.append)
+    build_optimizer(Mppi(), task_of(MOTOR_DOG), say=said.append)
     assert any("joint targets for all 8 motors" in line and "kp" in line for line in said)
-    build_optimizer(Mppi(space="controls"), task_of(QUADRUPED), say=said.append)
+    build_optimizer(Mppi(space="controls"), task_of(MOTOR_DOG), say=said.append)
     assert "as set" in said[-1]
