@@ -54,6 +54,11 @@ def test_the_words_are_the_description_and_judge_and_gates_decide(arm: Task, wal
     assert walker.goals["velocity"][0] < 0
 
 
+def test_settings_of_the_planner_of_a_model_and_words_are_known():
+    given = ["model=tiny_muscle", "instruction=wave", "optimizer.space=controls"]
+    assert compose(given).optimizer.space == "controls"  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def test_a_comma_and_an_apostrophe_need_no_quotes():
     words = "lift the left knee, then don't move (2 s)"
     assert compose(["+task=stand", f"instruction={words}"]).instruction == words
