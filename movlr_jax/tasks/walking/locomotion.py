@@ -137,7 +137,7 @@ def locomotion(
         way = random_direction(qpos[now]) if push_every_s else np.asarray(adapter.forward)
         qvel = np.array(state.qvel)
         qvel[now] += body.push(qpos[now], push_m_s * way)
-        return state.replace(qvel=qvel)  # pyright: ignore[reportAttributeAccessIssue]
+        return state.replace(qvel=qvel)
 
     def over(steps: Step, first: Step, lowest: float = FALLEN) -> np.ndarray:
         return fallen(steps, first, layout, adapter, ground, lowest)
