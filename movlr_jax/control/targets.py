@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
@@ -14,8 +14,10 @@ from movlr_jax.models.actuators import servo_controls
 from movlr_jax.models.motors import motors, targetable, torque_limits, with_targets
 from movlr_jax.models.spec import quiet
 from movlr_jax.rewards.state import Layout
-from movlr_jax.tasks import Task
 from movlr_jax.types import Array, SimState, Trajectory
+
+if TYPE_CHECKING:
+    from movlr_jax.tasks import Task
 
 SPACES = ("auto", "controls", "targets")
 _STARTS = 9  # start states whose median is the posture around which targets lie
