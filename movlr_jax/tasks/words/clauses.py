@@ -117,9 +117,9 @@ def travel(
 ) -> Measure:
     """Mean speed along a direction, or the distance covered."""
     covered = integral if turns else as_it_is
-    pace = along(of.velocity, way)
+    pace = along("state.com_vel", way)
     if turns:
-        pace = f"jnp.dot({of.velocity}, {of.turned} @ {array_of(way)})"
+        pace = f"jnp.dot({'state.com_vel'}, {of.turned} @ {array_of(way)})"
     goal = 'jnp.linalg.norm(state.goal("velocity"))' if leads else f"{speed:g}"
     if distance is not None and not turns:
         terms = _arrival_terms(of, way, speed, pace, goal, distance + float(np.dot(begun, way)))
@@ -204,7 +204,7 @@ def face(of: Subject, angle: float, word: str) -> Measure:
 
 def stay(of: Subject) -> Measure:
     """Greatest horizontal distance from where it began."""
-    sway = Term("sway", "steady", 3.0, error(of.horizontal(of.velocity)))
+    sway = Term("sway", "steady", 3.0, error(of.horizontal("state.com_vel")))
     return Measure(
         "stay in place", "drift_error_m", of.horizontal(of.moved), Goal(high=0.3, scale=0.3), (sway,),
         kind="steady", counts="worst", changes="place",
@@ -219,7 +219,7 @@ def jump(of: Subject, amount: float | None = None, times: int | None = None) -> 
     rose, low = along(of.moved, of.up), JUMPED if amount is None else 0.9 * amount
     rise = f"jnp.maximum({rose}, 0.0)"
     if times is None:
-        lift = Term("lift", "jump", 2.0, f"jnp.maximum({along(of.velocity, of.up)}, 0.0)")
+        lift = Term("lift", "jump", 2.0, f"jnp.maximum({along('state.com_vel', of.up)}, 0.0)")
         high = rise if amount is None else f"jnp.minimum({rise}, {amount:g})"
         terms = (Term("rise", "jump", 20.0, high), lift)
     else:
