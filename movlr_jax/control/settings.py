@@ -12,7 +12,8 @@ from movlr_jax.control.mpc.knots import SPLINES
 from movlr_jax.control.mpc.rules import RULES, Mppi, PlanningRule
 from movlr_jax.control.muscle_controllers import LAWS, MuscleLaw
 from movlr_jax.control.ppo.config import REFERENCE, GroupsConfig, PdConfig, PpoConfig, file_hashes
-from movlr_jax.control.targets import SPACES, TargetSettings
+from movlr_jax.control.targets import SPACES
+from movlr_jax.models.motors import TargetSettings
 from movlr_jax.physics.choose import GRAPHS
 
 if TYPE_CHECKING:

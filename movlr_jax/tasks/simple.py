@@ -37,7 +37,7 @@ from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.rewards.term import array_of, identifier, quoted
 from movlr_jax.sandbox.genome import Genome
 from movlr_jax.tasks.base import TIE, Measures, Metrics, StartFn, Task
-from movlr_jax.tasks.floor import INSIDE, add_floor, lifted
+from movlr_jax.tasks.floor import INSIDE, add_floor, lifted, settled
 from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import add_sky, add_stage
@@ -133,6 +133,8 @@ def simple_task(
         bare = compile_spec(spec)
         placed = _at_start(bare, start)
     lift = lifted(placed[1], adapter.root) if start is None or isinstance(start, str) else ""
+    if start is None and not bare.nkey:
+        lift = settled(placed[1], adapter.root) or lift
     _light(spec)
     targets = {goal: _target(goal, value, *placed) for goal, value in (goals or {}).items()}
     roles = {**adapter.roles, **(roles or {})}

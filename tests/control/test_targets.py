@@ -13,13 +13,18 @@ from bodies import CART, MOTOR_DOG, WHEELED
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.control.optimizers import Mppi
-from movlr_jax.control.targets import TargetSettings, gains, joint_targets
+from movlr_jax.control.targets import joint_targets
 from movlr_jax.errors import UserError
-from movlr_jax.models.motors import motors, targetable
+from movlr_jax.models.motors import TargetSettings, gains, motors, targetable
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.tasks import Task, simple_task
 
+ARM = """<mujoco><worldbody><body pos="0 0 .5"><joint name="a" axis="0 1 0" range="-90 90"/>
+<geom type="capsule" fromto="0 0 0 0 0 -.3" size=".03"/>
+<body pos="0 0 -.3"><joint name="b" axis="0 1 0" range="-90 0"/>
+<geom type="capsule" fromto="0 0 0 0 0 -.3" size=".03"/></body></body></worldbody>
+<actuator><motor joint="a" ctrlrange="-20 20"/><motor joint="b" ctrlrange="-9 9"/></actuator></mujoco>"""
 REWARD = (
     'WEIGHTS = {"a": 1.0, "b": 1.0}\ndef reward(state, action):\n'
     '    return {"a": -jnp.sum(jnp.square(action)), "b": jnp.sum(action * state.prev_action)}\n'
@@ -101,6 +106,7 @@ def test_which_motors_suit_targets():
         (MOTOR_DOG, 8),
         (WHEELED, 0),
         (CART, 0),
+        (ARM, 2),
         (servo, 7),
         (MOTOR_DOG.replace('gear="3" ctrlrange="-8 8"', 'gear="3" ctrlrange="-.1 .1"'), 4),
     ):  # fmt: skip

@@ -32,7 +32,7 @@ def plain_terms(task: Task) -> list[Term]:
         terms += motion.terms()
     elif not reached and (ways := _ways(task)):
         world, root = task.layout.world, task.adapter.root
-        of = Subject(root, root, tuple(world.up.tolist()), level=world.level is not None)
+        of = Subject(root, tuple(world.up.tolist()), level=world.level is not None)
         terms += [*map(_way_term, ways), *upright_terms(of, turns=False)]
     if not reached:
         terms += _between_terms(task)

@@ -117,9 +117,9 @@ def travel(
 ) -> Measure:
     """Mean speed along a direction, or the distance covered."""
     covered = integral if turns else as_it_is
-    pace = along(of.velocity, way)
+    pace = along("state.com_vel", way)
     if turns:
-        pace = f"jnp.dot({of.velocity}, {of.turned} @ {array_of(way)})"
+        pace = f"jnp.dot({'state.com_vel'}, {of.turned} @ {array_of(way)})"
     goal = 'jnp.linalg.norm(state.goal("velocity"))' if leads else f"{speed:g}"
     if distance is not None and not turns:
         terms = _arrival_terms(of, way, speed, pace, goal, distance + float(np.dot(begun, way)))
@@ -204,7 +204,7 @@ def face(of: Subject, angle: float, word: str) -> Measure:
 
 def stay(of: Subject) -> Measure:
     """Greatest horizontal distance from where it began."""
-    sway = Term("sway", "steady", 3.0, error(of.horizontal(of.velocity)))
+    sway = Term("sway", "steady", 3.0, error(of.horizontal("state.com_vel")))
     return Measure(
         "stay in place", "drift_error_m", of.horizontal(of.moved), Goal(high=0.3, scale=0.3), (sway,),
         kind="steady", counts="worst", changes="place",
@@ -212,11 +212,14 @@ def stay(of: Subject) -> Measure:
 
 
 def jump(of: Subject, amount: float | None = None, times: int | None = None) -> Measure:
-    """Greatest height in m above the start, or how often it jumped, if an amount is said by at least 90 % of it."""
+    """Greatest height in m above the start, or how often it jumped.
+
+    An amount is that of each jump, of which those by 90 % of it or more count.
+    """
     rose, low = along(of.moved, of.up), JUMPED if amount is None else 0.9 * amount
     rise = f"jnp.maximum({rose}, 0.0)"
     if times is None:
-        lift = Term("lift", "jump", 2.0, f"jnp.maximum({along(of.velocity, of.up)}, 0.0)")
+        lift = Term("lift", "jump", 2.0, f"jnp.maximum({along('state.com_vel', of.up)}, 0.0)")
         high = rise if amount is None else f"jnp.minimum({rise}, {amount:g})"
         terms = (Term("rise", "jump", 20.0, high), lift)
     else:
@@ -233,7 +236,7 @@ def jump(of: Subject, amount: float | None = None, times: int | None = None) -> 
 
 
 def risen(of: Subject, sign: int = 1, amount: float | None = None, word: str = "get up") -> Measure:
-    """Height in m above the ground that is gained, or lost if `sign` is -1."""
+    """Height in m above the ground that is gained or lost."""
     gained = _signed(sign, of.risen)
     return Measure(
         f"{word}{_by(amount)}", "raised_m" if sign > 0 else "lowered_m", gained, about(amount, LENGTH, FAR),
@@ -242,7 +245,10 @@ def risen(of: Subject, sign: int = 1, amount: float | None = None, word: str = "
 
 
 def at_height(of: Subject, body: str, amount: float, word: str, low: bool = False) -> Measure:
-    """Height of a body above the ground: about `amount` m, or at most with `low`."""
+    """Height in m of a body above the ground.
+
+    low: whether `amount` m is the most that it may be, else about what it should be.
+    """
     name, height = f"{identifier(body)}_height", f"state.height({quoted(body)})"
     most, off = Goal(high=amount, scale=max(amount, 0.1)), f"{height} - {amount:.4g}"
     return Measure(
@@ -254,7 +260,7 @@ def at_height(of: Subject, body: str, amount: float, word: str, low: bool = Fals
 
 
 def squat(of: Subject, depth: float, returns: bool = False, exact: bool = False) -> Measure:
-    """How far in m it goes down; with `returns` how far down and up again, the smaller one.
+    """How far in m it goes down, or down and up again, the smaller one.
 
     exact: whether the sentence gives the depth.
     """
@@ -269,7 +275,10 @@ def squat(of: Subject, depth: float, returns: bool = False, exact: bool = False)
 
 
 def steps(of: Subject, left: Part, right: Part, high: float = 0.05) -> Measure:
-    """How often per second one of the feet is lifted, at least `high` m."""
+    """How often per second one of the feet is lifted.
+
+    high: m; a lower step does not count.
+    """
     apart = along(f"({left.text()} - {right.text()})", of.up)
     swing = f"{1.5 * high:.3g} * jnp.sin({np.pi * STEPS_HZ:.4g} * state.time)"
     return Measure(
@@ -291,7 +300,10 @@ def lasts(of: Subject, s: float) -> Measure:
 def raised(
     of: Subject, part: Part, sign: int = 1, amount: float | None = None, most: float = np.inf
 ) -> Measure:
-    """Height in m that a part has gained, or lost if `sign` is -1; terms ask for no more than `most`."""
+    """Height in m that a part has gained or lost.
+
+    most: m; more does not count for the terms.
+    """
     way, done = ("up", "raised") if sign > 0 else ("down", "lowered")
     height = along(part.moved, [sign * c for c in of.up])
     grown = height if np.isinf(most) else f"jnp.minimum({height}, {most:g})"
@@ -313,7 +325,7 @@ def bent(
     to: float | None = None,  # rad
     still: bool = False,  # whether the segment above should not turn
 ) -> Measure:
-    """Angle in rad by which a knee or elbow is bent, or straightened if `sign` is -1; with `to`, 0 is straight."""
+    """Angle in rad by which a knee or elbow is bent, or straightened, or its angle, 0 if it is straight."""
 
     def angle(state: str) -> str:
         up = f"({state}.pos({quoted(above)}) - {state}.pos({quoted(part.place)}))"
@@ -345,7 +357,7 @@ def joint(
     to: float | None = None,
     slides: bool = False,
 ) -> Measure:
-    """Angle or way in rad or m by which a hinge or slide has moved; with `to`, its value."""
+    """Angle or way in rad or m by which a hinge or slide has moved, or its value."""
     now, asked = f"state.q({quoted(name)})", by if to is None else to
     how, word = ("at", "to") if to is not None else ("moved" if slides else "turned", "by")
     moved = now if to is not None else _signed(sign, f"({now} - state.initial.q({quoted(name)}))")
@@ -362,7 +374,10 @@ def joint(
 def pointed(
     of: Subject, part: Part, way: Vector = UP, word: str = "upright", axis: Vector | None = None
 ) -> Measure:
-    """Angle in rad between a direction in the world and a limb, or an `axis` in the frame of a body."""
+    """Angle in rad between a direction in the world and a limb or an axis of a body.
+
+    axis: [3], in the frame of the body; None for a limb.
+    """
     name = f"{part.name}_{word.replace(' ', '_')}"
     if axis is None:  # from where the limb begins to its end
         limb = f"({part.text()} - state.pos({quoted(part.base)}))"
@@ -388,7 +403,10 @@ def near(
     above: float = 0.0,  # m
     apart: bool = False,
 ) -> Measure:
-    """Distance in m between a part and another one, or the point `above` it; with `apart` it should be greater."""
+    """Distance in m between a part and another one, or a point above it.
+
+    apart: whether it should be greater than `within`.
+    """
     target = f"({other.text()} + {array_of([above * c for c in of.up])})" if above else other.text()
     word = "to" if not must else "away from" if apart else "on" if above else "at"
     name, distance = f"{part.name}_to_{other.name}", f"jnp.linalg.norm({part.text()} - {target})"
@@ -416,7 +434,10 @@ def shifted(
 
 
 def gripped(of: Subject, fingers: tuple[str, ...], must: bool = True) -> Measure:
-    """How many fingers touch something: at least two, or all of one or two, if it is not only on the way."""
+    """How many fingers touch something. At least two should, or all of one or two.
+
+    must: False if they only close on the way to something else.
+    """
     grip = f"sum(jnp.tanh(state.touch(finger) / 5.0) for finger in {tuple_of(fingers)})"
     return Measure(
         "fingers in contact" if must else "fingers closing", "fingers_in_contact",
@@ -429,7 +450,7 @@ def gripped(of: Subject, fingers: tuple[str, ...], must: bool = True) -> Measure
 def waves(
     of: Subject, part: Part, trunk: str, left: Vector, far: float = 0.1, times: int | None = None
 ) -> Measure:
-    """How often a part has swung `far` m to either side relative to the trunk, in all or per second."""
+    """How often a part has swung to either side and back relative to the trunk, in all or per second."""
     now, begin = (f"({part.text(s)} - {s}.pos({quoted(trunk)}))" for s in ("state", "state.initial"))
     aside, swung = along(f"({now} - {begin})", left), swings(far, each=0.5)  # there and back is one
     swing = f"{far:.2g} * jnp.sin({2 * np.pi * WAVES_HZ:.4g} * state.time)"

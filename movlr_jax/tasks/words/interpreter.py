@@ -102,7 +102,7 @@ def _groups(ctx: Context, tree: Tree) -> list[list[Clause]]:
         if picked and any(clause.row is c.near and clause["must"] for clause in made):
             groups.append([])
         if _excluded(groups[-1]) & _metrics(made) or _excluded(made) & _metrics(groups[-1]):
-            raise NotRead(str(ctx.verb), "is both asked for and excluded", ctx.verb.start_pos or 0)
+            raise NotRead(str(ctx.verb), "is both asked for and excluded")
         groups[-1] += made
     return [_placed(ctx, _consistent(ctx, group)) for group in groups]
 

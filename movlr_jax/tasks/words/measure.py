@@ -26,9 +26,7 @@ class Subject:
     """The body that the words move, and the world around it at the start. Its properties are expressions."""
 
     name: str
-    root: str
     up: Vector = UP  # unit vector [3] against gravity, world frame
-    ahead: Vector = (1.0, 0.0, 0.0)  # horizontal unit vector [3] in which it faces
     level: bool = True  # whether the ground is level everywhere
     height: float = 0.0  # m above the ground
 
@@ -36,10 +34,6 @@ class Subject:
     def moved(self) -> str:
         """How far it is from where it began [3] m."""
         return f"(state.pos({quoted(self.name)}) - state.initial.pos({quoted(self.name)}))"
-
-    @property
-    def velocity(self) -> str:
-        return "state.com_vel" if self.name == self.root else f"state.vel({quoted(self.name)})"
 
     @property
     def risen(self) -> str:

@@ -116,8 +116,8 @@ class Phrase:
 
     def only(self, way: str, why: str) -> None:
         """Take the directions, which must be this one."""
-        if {*self.ways()} - {way}:
-            raise self.no(why)
+        if other := [said for said in self.ways() if said != way]:
+            raise NotRead(other[0], f"does not go with {self.verb!r}, which {why}")
 
     def done(self) -> None:
         if self.left:

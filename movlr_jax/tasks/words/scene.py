@@ -67,8 +67,7 @@ class Scene:
     def of(self) -> Subject:
         world = world_of(self.model, self.model.body(self.root).id)
         height = float(world.height(self.data.body(self.root).xpos))
-        ahead = floats(self.forward)
-        return Subject(self.root, self.root, tuple(world.up.tolist()), ahead, world.level is not None, height)
+        return Subject(self.root, tuple(world.up.tolist()), world.level is not None, height)
 
     @cached_property
     def around(self) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from movlr_jax.rewards.term import axis_text
@@ -48,18 +50,17 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     given, distance = phrase.number("speed"), phrase.number("distance")
     if phrase.has("place") and distance is not None:
         raise phrase.no("names a place and a distance")
-    if kind == "SIDEWAYS" and not ways:
+    if kind == "SIDEWAYS" and not ({*ways} and {*ways} <= {"left", "right"}):
         raise phrase.unread(path, "does not say to which side; say left or right")
     speed, exact = float(f"{given or speed:.2g}"), given is not None
     if kind == "CIRCLE":
+        sides = [way for way in ways if way not in ("forward", "back")]
+        sign = _side(phrase, sides) or 1
         way = floats(ctx.scene.around[0] * (-1 if "back" in ways else 1))
         circle = ctx.clause(
-            c.travel, way=way, speed=speed, word="in a circle", exact=exact, distance=distance
+            c.travel, way=way, speed=speed, word="in a circle", exact=exact, distance=distance, turns=True
         )
-        return [
-            circle.but(turns=True),
-            *_turning(ctx, phrase, -1 if {*ways} & {"right", "clockwise"} else 1, 2 * np.pi),
-        ]
+        return [circle, *_turning(ctx, phrase, sign, 2 * np.pi)]
     word, direction, far = _direction(ctx, phrase, ways, kind == "DIAGONALLY")
     way = floats(direction)
     if not ctx.scene.goes(way):
@@ -133,7 +134,7 @@ def _turn(ctx: Context, phrase: Phrase) -> list[Clause]:
     phrase.take("here")
     if (axis := phrase.one("axis")) and str(axis.children[-1])[0] not in "vz":
         raise phrase.unread(axis)
-    sign, angle, times = _turned(phrase), phrase.number("angle"), phrase.times()
+    sign, angle, times = _side(phrase, phrase.ways()), phrase.number("angle"), phrase.times()
     part, spins = phrase.words("part_turn"), phrase.verb in ("spin", "rotate", "pivot")
     if part and not (spins and part[0] in ("around", "round")):
         angle = _PART_TURNS[part[0].split()[0]]
@@ -148,9 +149,8 @@ def _turn(ctx: Context, phrase: Phrase) -> list[Clause]:
     return _turning(ctx, phrase, sign or 1, None if angle is None else float(angle * (times or 1)))
 
 
-def _turned(phrase: Phrase) -> int:
+def _side(phrase: Phrase, ways: Sequence[str]) -> int:
     """Return the sign of a turn: 1 left, -1 right, 0 not said."""
-    ways = phrase.ways()
     signs = {_TURNS.get(way.replace(" ", ""), 0) for way in ways}
     if 0 in signs or len(signs) > 1:
         why = f"does not go with {phrase.verb!r}" if 0 in signs else f"contradicts {ways[0]!r}"
@@ -169,9 +169,9 @@ def _faces(ctx: Context, phrase: Phrase, angle: float, word: str) -> list[Clause
 
 
 def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
-    ways = phrase.ways()
     if things := ctx.things(phrase) or [part for _, part in ctx.places(phrase, "TO", "ON")]:
         return _facing(ctx, phrase, things[0])
+    ways = phrase.ways()
     if len(ways) != 1 or ways[0] not in _HEADINGS:
         raise phrase.no("needs one direction or place")
     angle, word = _HEADINGS[ways[0]], ways[0]
@@ -257,7 +257,7 @@ def _rise(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 
 def _descend(ctx: Context, phrase: Phrase) -> list[Clause]:
-    phrase.ways()
+    phrase.only("down", "goes down; say walk or fly for other directions")
     ctx.lowest = 0.0
     amount, height = phrase.number("distance"), phrase.number("height")
     return _higher(ctx, phrase, -1, amount) if height is None else _height(ctx, phrase, height)

@@ -175,38 +175,41 @@ def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
 # Parts.
 
 
+def _arranged(ctx: Context, phrase: Phrase, parts: Sequence[Part], but: Sequence[str] = ()) -> list[Clause]:
+    """Return that parts are at a place, or point in a direction other than `but`; none if nothing is said of them."""
+    way, aside = phrase.way(), phrase.one("path")
+    if place := ctx.places(phrase, "TO", "ON"):
+        return [near(ctx, part, place[0][1]) for part in parts]
+    if aside:
+        return _in_state(ctx, parts, "sideways")
+    return _points(ctx, parts, way) if way and way not in but else []
+
+
 def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     things, amount = ctx.things(phrase, "what to raise or lower"), phrase.number("distance")
+    if (opposite := "down" if sign > 0 else "up") in phrase.ways(keep=True):
+        raise NotRead(opposite, f"does not go with {phrase.verb!r}")
+
+    def make(part: Part) -> list[Clause]:
+        return [ctx.clause(c.raised, part=part, sign=sign, amount=amount)]
+
     if not any(map(ctx.scene.own, things)):
-        phrase.ways()
-        return _handled(
-            ctx, phrase, things, lambda part: [ctx.clause(c.raised, part=part, sign=sign, amount=amount)]
-        )
+        phrase.only("up" if sign > 0 else "down", "goes up or down; say move for other directions")
+        return _handled(ctx, phrase, things, make)
     if any(str(slot.children[0]) in _BENT for slot in phrase.left if slot.data == "state"):
         phrase.take("state")
-    ways, aside = phrase.ways(), phrase.one("path")
-    if place := ctx.places(phrase, "TO", "ON"):
-        return [near(ctx, part, place[0][1]) for part in things]
-    if aside:
-        return _in_state(ctx, things, "sideways")
-    if ways and ways[0] not in ("up", "down"):
-        return _points(ctx, things, ways[0])
-    free = _free(ctx, things, phrase.verb)
-    return [ctx.clause(c.raised, part=part, sign=sign, amount=amount) for part in free]
+    if arranged := _arranged(ctx, phrase, things, but=("up", "down")):
+        return arranged
+    return [clause for part in _free(ctx, things, phrase.verb) for clause in make(part)]
 
 
 def _point(ctx: Context, phrase: Phrase) -> list[Clause]:
     things = ctx.things(phrase) or ctx.tools(phrase)
     if not things:
         raise phrase.no("needs the part that points")
-    if phrase.one("path"):
-        return _in_state(ctx, things, "sideways")
-    if place := ctx.places(phrase, "TO", "ON"):
-        return [near(ctx, part, place[0][1]) for part in things]
-    ways = phrase.ways()
-    if len(ways) != 1:
-        raise phrase.no("needs one direction, as in point the arm forward")
-    return _points(ctx, things, ways[0])
+    if arranged := _arranged(ctx, phrase, things):
+        return arranged
+    raise phrase.no("needs one direction, as in point the arm forward")
 
 
 def _wave(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -276,8 +279,8 @@ def _grip(ctx: Context, must: bool = True) -> list[Clause]:
 
 def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
     things, tools = ctx.things(phrase), ctx.tools(phrase)
-    if not things and tools and (ways := phrase.ways()):
-        return _points(ctx, tools, ways[0])
+    if not things and tools and (way := phrase.way()):
+        return _points(ctx, tools, way)
     things = things or [part for _, part in ctx.places(phrase, "TO")]
     if not things:
         raise phrase.no("needs what to touch")
