@@ -82,6 +82,7 @@ class Trajectory(Replaceable):
     valid: Array  # [B] int, control steps before the simulation diverged, T if it did not
     final: SimState  # [B, ...]
     extras: Any = None  # [B, T, ...] what the policy returned in addition to its controls
+    start: SimState | None = None  # [B, ...] where an episode began; None for other rollouts
 
     @property
     def diverged(self) -> Array:

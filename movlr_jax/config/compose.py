@@ -18,6 +18,7 @@ from movlr_jax.config.schema import AUTO_SAMPLES, WORKERS, Config, check
 from movlr_jax.control.ppo.config import REFERENCE
 from movlr_jax.control.settings import OPTIMIZERS
 from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.tasks.gymnasium_task import timing
 from movlr_jax.tasks.instruction import absolute_model
 from movlr_jax.tasks.reference import PEOPLE, STEPS
 from movlr_jax.tasks.registry import DESCRIBED_TASK, FILE_TASK, TASKS
@@ -88,7 +89,7 @@ def _composed(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], boo
             words = of_task if described else words
             if tuned := _tuned(composed):  # the settings of the user override the tuned ones
                 plain = flat(OmegaConf.to_container(composed))
-                composed = hydra_compose("config", overrides=[tuned, *words])
+                composed = hydra_compose("config", overrides=[*tuned, *words])
                 changed = flat(OmegaConf.to_container(composed))
                 tuned_settings = {n: value for n, value in changed.items() if plain.get(n) != value}
             values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=False)
@@ -157,8 +158,8 @@ def search_path(config_dir: Path | None) -> list[str]:
     return [f"hydra.searchpath=[{quoted(f'file://{config_dir.resolve()}')}]"]
 
 
-def _tuned(composed: Any) -> str | None:
-    """Return the override that adds the settings tuned for this task and model, or None without such settings.
+def _tuned(composed: Any) -> list[str]:
+    """Return the overrides that add the settings tuned for this task and model, or the time steps of an environment.
 
     The option is MODEL for mpc2, MODEL_prior for mpc2 around a policy, MODEL_stride around a recorded stride, and
     MODEL_ppo for ppo.
@@ -166,13 +167,16 @@ def _tuned(composed: Any) -> str | None:
     from omegaconf import OmegaConf
 
     name, model, optimizer = (OmegaConf.select(composed, x) for x in ("task.name", "model", "optimizer.name"))
+    if name == "gymnasium":
+        steps = timing(composed.env).items()
+        return [f"optimizer.{step}={s}" for step, s in steps if step in composed.optimizer]
     if not composed.tuned or not isinstance(model, str) or optimizer not in ("mpc2", "ppo"):
-        return None
+        return []
     prior = OmegaConf.select(composed, "optimizer.prior.policy")
     around = "_stride" if prior == REFERENCE else "_prior" if prior else ""
     choice = f"{model}{'_ppo' if optimizer == 'ppo' else around}"
     file = resource_dir("conf") / "tuned_for" / str(name) / f"{choice}.yaml"
-    return f"+tuned_for/{name}={choice}" if file.is_file() else None
+    return [f"+tuned_for/{name}={choice}"] if file.is_file() else []
 
 
 def _check_task(words: Sequence[str]) -> None:

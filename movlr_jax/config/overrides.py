@@ -10,7 +10,7 @@ from typing import Any
 
 from movlr_jax.errors import UserError
 from movlr_jax.tasks.file_task import OWN_FILE
-from movlr_jax.tasks.registry import FILE_TASK
+from movlr_jax.tasks.registry import ENVIRONMENTS, FILE_TASK
 
 _PLAIN = re.compile(r"[\w./:+-]+", re.ASCII)
 _SPECIAL = re.compile(r"(\\*)('|\$\{|\Z)")  # a backslash is one unless it is before these
@@ -109,10 +109,10 @@ def for_hydra(overrides: Sequence[str]) -> list[str]:
                 f"task={value}: a sweep is over names of tasks or over files; start one for each kind"
             )
         result += [f"task={FILE_TASK}", f"file={value}"] if files else [f"task={value}"]
-    for setting, task in (("file", FILE_TASK), ("env", "playground")):
+    for setting, tasks in (("file", (FILE_TASK,)), ("env", tuple(ENVIRONMENTS))):
         given = next((o.lstrip("+") for o in result if name_of(o) == setting), None)
-        if given and f"task={task}" not in result:
-            raise UserError(f"{given} works only with +task={task}")
+        if given and not any(f"task={task}" in result for task in tasks):
+            raise UserError(f"{given} works only with {' or '.join(f'+task={task}' for task in tasks)}")
     if f"task={FILE_TASK}" not in result:
         return result
     if any(name_of(o) == "file" for o in result):  # then `task.settings.file` is a setting of the function

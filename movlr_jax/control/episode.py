@@ -52,7 +52,7 @@ def play(
             over |= task.over(segment.steps, initial).any(axis=1) | np.asarray(state.diverged)
             if over.all():
                 break
-    return concatenate(segments)
+    return concatenate(segments).replace(start=start)
 
 
 def split(key: jax.Array, n: int) -> tuple[jax.Array, ...]:
@@ -100,4 +100,5 @@ def episode_of(trajectory: Trajectory, row: int, end: int) -> Trajectory:
         actions=np.asarray(trajectory.actions)[row, :end],
         valid=np.minimum(trajectory.valid[row], end),  # divergence after the end does not count
         final=jax.tree.map(lambda x: x[row], trajectory.final),
+        start=jax.tree.map(lambda x: x[row], trajectory.start),
     )

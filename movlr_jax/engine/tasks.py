@@ -15,12 +15,12 @@ from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.base import check_episode
 from movlr_jax.tasks.instruction import described, folder_name, with_instruction
 from movlr_jax.tasks.reference import with_reference
-from movlr_jax.tasks.registry import DESCRIBED_TASK, FILE_TASK, TASKS
+from movlr_jax.tasks.registry import DESCRIBED_TASK, ENVIRONMENTS, FILE_TASK, TASKS
 
 
 def task_of(config: Config) -> Task:
     """Set what the physics needs, then build the task that the settings name. Raises UserError."""
-    if config.resume and config.task.name not in (FILE_TASK, DESCRIBED_TASK, "playground", *TASKS):
+    if config.resume and config.task.name not in (FILE_TASK, DESCRIBED_TASK, *ENVIRONMENTS, *TASKS):
         raise UserError(
             f"the task {config.task.name!r} of {config.resume} was made or registered in Python; give it there, "
             f"as in run_search(task, resume={config.resume!r}) or open_run({config.resume!r}, task)"

@@ -31,9 +31,10 @@ _SPREAD_PRIOR = np.exp(-0.5 * (np.log(_SPREADS / 0.7) / 1.2) ** 2)  # measured: 
 
 # Of a judge, in units of the noise of a trial: the spread of worths, and the blur of what it sees.
 _ANSWER_SPREADS = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
+_ANSWER_SPREAD_PRIOR = np.exp(-0.5 * (np.log(_ANSWER_SPREADS / 0.65) / 1.1) ** 2)
 _BLUR = 0.3
 _GUESSES = [(0.04, 0.5), *((share, first) for share in (0.2, 0.4, 0.65) for first in (0.5, 0.95, 0.05))]
-_JUDGE_PRIOR = np.array([0.3, *np.outer((0.35, 0.25, 0.1), (0.6, 0.3, 0.1)).ravel()])
+_JUDGE_PRIOR = np.array([0.2, *np.outer((0.2, 0.25, 0.35), (0.6, 0.3, 0.1)).ravel()])
 _GRID = 1.5 * np.sinh(np.linspace(-3.2, 3.2, 81))  # differences
 _CELLS = np.gradient(_GRID)
 _TURNS, _STEP = 10, 0.7  # of expectation propagation
@@ -177,7 +178,7 @@ def from_answers(n: int, answers: Iterable[Answer]) -> Posterior:
     evidence, pull, spare = _propagated(
         np.tile(prior, (judges, 1, 1)), np.repeat(likelihood, spreads, axis=0)
     )
-    log_weight = evidence + np.repeat(np.log(_JUDGE_PRIOR), spreads)
+    log_weight = evidence + np.log(np.outer(_JUDGE_PRIOR, _ANSWER_SPREAD_PRIOR).ravel())
     r2 = np.tile(_ANSWER_SPREADS, judges)[:, None] ** 2
     means = r2 * (pull @ shown)
     scales = r2[:, :, None] * np.eye(n) - r2[:, :, None] ** 2 * (shown.T @ spare @ shown)

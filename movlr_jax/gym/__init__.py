@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import needed
+from movlr_jax.tasks.registry import ENVIRONMENTS
 
 NAMESPACE, VERSION = "movlr_jax", 0
 ANY = "task"  # the environment whose task is an argument
@@ -16,7 +17,7 @@ ANY = "task"  # the environment whose task is an argument
 def task_names() -> list[str]:
     """Return the tasks of the package that need no further argument."""
     files = (resource_dir("conf") / "task").glob("*.yaml")
-    return sorted({path.stem for path in files} - {"own", "playground"})
+    return sorted({path.stem for path in files} - {"own", *ENVIRONMENTS})
 
 
 def environment_id(task: str) -> str:

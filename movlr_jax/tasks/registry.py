@@ -13,6 +13,7 @@ from movlr_jax.errors import MissingModel, UserError
 from movlr_jax.models import MODELS, model_adapter
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.file_task import file_task
+from movlr_jax.tasks.gymnasium_task import gymnasium_task
 from movlr_jax.tasks.hand.bottle import bottle_pour
 from movlr_jax.tasks.hand.cube import cube_rotate
 from movlr_jax.tasks.instruction import described_task
@@ -70,6 +71,8 @@ TASKS: Registry[TaskEntry] = Registry(
         "humanoid_turn": TaskEntry(humanoid_turn, ("humanoid",)),
     },
 )
+# tasks of environments of other packages, which env=NAME chooses
+ENVIRONMENTS: Mapping[str, Callable[..., Task]] = {"playground": playground, "gymnasium": gymnasium_task}
 FILE_TASK = "own"  # name of a task that is defined in a file
 DESCRIBED_TASK = "described"  # name of a task that is a model and an instruction
 BUNDLED_MODEL = "own"  # value of `model` for a task that has its own model
@@ -120,17 +123,15 @@ def _built(
             f"task={FILE_TASK} is the task of a Python file; give +task=FILE.py, or model=MODEL with "
             'instruction="..." alone'
         )
-    if name in (FILE_TASK, "playground") and model != BUNDLED_MODEL:
+    if name in (FILE_TASK, *ENVIRONMENTS) and model != BUNDLED_MODEL:
         task = Path(str(settings.get("file", name))).name
         raise UserError(f"model={model}: task {task!r} brings its own model; leave model out")
     if name == FILE_TASK:
         return file_task(settings, episode_s)
     if episode_s is None:
         raise UserError("episode_s is not set; set episode_s=...")
-    if name == "playground":
-        return playground(
-            episode_s=episode_s, **keywords(playground, settings, "task.settings", ["episode_s"])
-        )
+    if build := ENVIRONMENTS.get(name):
+        return build(episode_s=episode_s, **keywords(build, settings, "task.settings", ["episode_s"]))
     entry = TASKS.get_or_raise(name)
     if model == "ms_human_700" and entry.models == HANDS:
         model = "ms_human_700_manipulation"  # the entry of MS-Human-700 that has fingers

@@ -146,7 +146,7 @@ def simple_task(
         around = Scene(bare, placed[1].qpos, adapter.root, ahead, roles, recorded, tuple(adapter.touch))
         motion = read(description, around, partial=True)
         motion = motion.with_velocity(targets["velocity"].tolist()) if "velocity" in targets else motion
-        motion = replace(motion, decides=not (measure or success or score))
+        motion = replace(motion, decides=not (measure or success))
         targets = velocity_goals(motion, roles) | targets
     parts = motion.parts if motion else []
     read_sites = {part.place for part in parts if part.offset is None}

@@ -308,8 +308,8 @@ def verdict(sentence: Sentence | None, metrics: Metrics) -> str:
 def achieved(sentence: Sentence | None, metrics: Metrics) -> float | None:
     """Return the success of an episode: its measure, or else 1 if it does all that the sentence asks for, or 0.
 
-    None if neither is known, as where words of the sentence were not read.
+    None if neither is known, as where words of the sentence were not read, or the task has measures of its own.
     """
     if "success" in metrics:
         return metrics["success"]
-    return float(sentence.achieved(metrics)) if sentence is not None and sentence.whole else None
+    return float(sentence.achieved(metrics)) if sentence is not None and sentence.tells else None
