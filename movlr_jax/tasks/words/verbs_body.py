@@ -44,15 +44,15 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     kind = path.children[0].type if path else ""
     if phrase.verb in _ON_GROUND:
         ctx.balance = False
-    speed = ctx.scene.speed(_PACES.get(phrase.verb, "walk"))
-    if tempo := phrase.one("tempo"):
-        speed *= _TEMPO[str(tempo.children[0])]
     given, distance = phrase.number("speed"), phrase.number("distance")
+    speed = given or ctx.scene.speed(_PACES.get(phrase.verb, "walk"))
+    if not given and (tempo := phrase.one("tempo")):
+        speed *= _TEMPO[str(tempo.children[0])]
     if phrase.has("place") and distance is not None:
         raise phrase.no("names a place and a distance")
     if kind == "SIDEWAYS" and not ({*ways} and {*ways} <= {"left", "right"}):
         raise phrase.unread(path, "does not say to which side; say left or right")
-    speed, exact = float(f"{given or speed:.2g}"), given is not None
+    speed, exact = float(f"{speed:.2g}"), given is not None
     if kind == "CIRCLE":
         sides = [way for way in ways if way not in ("forward", "back")]
         sign = _side(phrase, sides) or 1
@@ -134,10 +134,10 @@ def _turn(ctx: Context, phrase: Phrase) -> list[Clause]:
     phrase.take("here")
     if (axis := phrase.one("axis")) and str(axis.children[-1])[0] not in "vz":
         raise phrase.unread(axis)
-    sign, angle, times = _side(phrase, phrase.ways()), phrase.number("angle"), phrase.times()
     part, spins = phrase.words("part_turn"), phrase.verb in ("spin", "rotate", "pivot")
-    if part and not (spins and part[0] in ("around", "round")):
-        angle = _PART_TURNS[part[0].split()[0]]
+    whole = part and not (spins and part[0] in ("around", "round"))
+    angle = _PART_TURNS[part[0].split()[0]] if whole else phrase.number("angle")
+    sign, times = _side(phrase, phrase.ways()), phrase.times()
     if not part and phrase.verb in ("make", "twist"):
         raise phrase.no("needs what to make, as in make half a turn")
     if times and angle is None and not spins:
@@ -246,9 +246,9 @@ def _stay(ctx: Context, phrase: Phrase) -> list[Clause]:
 def _rise(ctx: Context, phrase: Phrase) -> list[Clause]:
     phrase.only("up", "goes up; say walk or fly for other directions")
     ctx.must_rise(phrase, "rise")
-    amount, height = phrase.number("distance"), phrase.number("height")
-    if height is not None:
-        return _height(ctx, phrase, height)
+    if phrase.has("height"):
+        return _height(ctx, phrase)
+    amount = phrase.number("distance")
     if phrase.verb == "rise" and not ctx.lies and amount is None:
         return [ctx.clause(c.stay)]
     if ctx.lies:
@@ -259,8 +259,9 @@ def _rise(ctx: Context, phrase: Phrase) -> list[Clause]:
 def _descend(ctx: Context, phrase: Phrase) -> list[Clause]:
     phrase.only("down", "goes down; say walk or fly for other directions")
     ctx.lowest = 0.0
-    amount, height = phrase.number("distance"), phrase.number("height")
-    return _higher(ctx, phrase, -1, amount) if height is None else _height(ctx, phrase, height)
+    return (
+        _height(ctx, phrase) if phrase.has("height") else _higher(ctx, phrase, -1, phrase.number("distance"))
+    )
 
 
 def _higher(ctx: Context, phrase: Phrase, sign: int, amount: float | None) -> list[Clause]:
@@ -269,16 +270,16 @@ def _higher(ctx: Context, phrase: Phrase, sign: int, amount: float | None) -> li
 
 
 def _hover(ctx: Context, phrase: Phrase) -> list[Clause]:
-    phrase.take("here", "state")
-    height = phrase.number("height")
-    if height is None and ctx.risen is None:
+    phrase.take("here")
+    if not phrase.has("height") and ctx.risen is None:
         raise phrase.no("does not say at which height")
-    height = ctx.scene.of.height + (ctx.risen or 0.0) if height is None else height
-    return [*_height(ctx, phrase, height), ctx.clause(c.stay)]
+    return [*_height(ctx, phrase), ctx.clause(c.stay)]
 
 
-def _height(ctx: Context, phrase: Phrase, height: float) -> list[Clause]:
+def _height(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return that the body is at the height that is said, or at that of the clauses before."""
     ctx.must_rise(phrase, "rise")
+    height = phrase.number("height") or ctx.scene.of.height + (ctx.risen or 0.0)
     ctx.risen = height - ctx.scene.of.height
     word = f"{phrase.verb} at {height:.3g} m"
     return [ctx.clause(c.at_height, body=ctx.scene.root, amount=round(height, 3), word=word)]
