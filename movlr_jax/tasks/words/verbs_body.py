@@ -36,10 +36,10 @@ _TURNS = {"left": 1, "counterclockwise": 1, "anticlockwise": 1, "right": -1, "cl
 
 
 def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
-    if here := [slot for slot in phrase.left if slot.data == "here"]:
+    if here := phrase.has("here"):
         if phrase.verb in _IN_PLACE:
             return _step(ctx, phrase)
-        raise phrase.unread(here[0])
+        raise phrase.unread(here)
     ways, path = phrase.ways(), phrase.one("path")
     kind = path.children[0].type if path else ""
     if phrase.verb in _ON_GROUND:
@@ -206,11 +206,11 @@ def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
         ctx.balance = True
     if phrase.take("on_leg"):
         return _on_leg(ctx, "left")
-    if on := [slot for slot in phrase.left if slot.data == "place"]:
-        words = ctx.span(on[0].children[1]).split()
+    if on := phrase.has("place"):
+        words = ctx.span(on.children[1]).split()
         one_of_four = {*words} & {"front", "rear", "hind", "back"}
         if words[-1] not in ("leg", "foot", "paw", "legs", "feet") or one_of_four:
-            raise phrase.unread(on[0], "cannot be stood on here")
+            raise phrase.unread(on, "cannot be stood on here")
         parts = [part for _, part in ctx.places(phrase, "ON")]
         if len(parts) == 1:
             return _on_leg(ctx, next((w for w in ("left", "right") if w in parts[0].words.split()), ""))

@@ -154,7 +154,7 @@ def turn_things(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     scene = ctx.scene
-    thing = next((slot for slot in phrase.left if slot.data == "thing"), None)
+    thing = phrase.has("thing")
     if joints := ctx.joints(phrase):  # knees and elbows by the angle between segments
         words = [[word for word in scene.joints[joint] if word != "joint"] for joint in joints]
         hinges = [scene.find(of) if of and of[-1] in HINGES.values() else [] for of in words]
@@ -234,8 +234,8 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return that parts or objects stay in a state, at a place, or in the hand."""
     before, states = list(ctx.last), [str(s.children[0]) for s in phrase.left if s.data == "state"]
     things = ctx.things(phrase, hinge=bool({*states} & {*_BENT, *_STRAIGHT}))
-    if states and (place := [slot for slot in phrase.left if slot.data == "place"]):
-        raise phrase.unread(place[0])
+    if states and (place := phrase.has("place")):
+        raise phrase.unread(place)
     if place := ctx.places(phrase, "TO", "ON"):
         return [near(ctx, part, place[0][1]) for part in things]
     phrase.take("state", "here")
