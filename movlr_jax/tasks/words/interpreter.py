@@ -32,6 +32,12 @@ _GOES_ON = (
 )
 _MAY_SAY_NOTHING = ("STAY", "KEEP", "STAND")
 _NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.joint, c.squat)
+# verbs that go as high, as far or as fast as they can if no amount is said
+_EXTENTS = {
+    **dict.fromkeys(("high", "as high as possible"), ("RAISE", "JUMP", "WAVE")),
+    "as far as possible": ("TRAVEL", "JUMP", "POINT", "PUSH", "KICK"),
+    "as fast as possible": (),
+}
 # measures of which a phase can have only one
 _ONE_OF = (
     ("turned_rad",),
@@ -185,8 +191,8 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
         ctx.verb, *children = children
     verb = ctx.verb
     assert verb is not None
-    slots = [slot for slot in children if isinstance(slot, lark.Tree) and slot.data != "extent"]
-    phrase = Phrase(ctx.text, str(verb), slots)
+    slots = [slot for slot in children if isinstance(slot, lark.Tree)]
+    phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)])
     seconds = phrase.number("duration")
     balance, lowest = ctx.balance, ctx.lowest
     made = _VERBS[verb.type](ctx, phrase)
@@ -199,6 +205,11 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     if not made and verb.type not in _MAY_SAY_NOTHING:
         raise NotRead(str(verb), "asks for nothing that can be measured here", verb.start_pos or 0)
     return made
+
+
+def _as_it_is(slot: Tree, verb: lark.Token) -> bool:
+    """Return whether a slot asks for what the verb does anyway: to raise something high, or off the ground."""
+    return slot.data == "extent" and verb.type in _EXTENTS.get(str(slot.children[0]), (verb.type,))
 
 
 def _never(ctx: Context, clause: Clause, verb: lark.Token) -> Clause:

@@ -196,8 +196,9 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     if not any(map(ctx.scene.own, things)):
         phrase.only("up" if sign > 0 else "down", "goes up or down; say move for other directions")
         return _handled(ctx, phrase, things, make)
-    if any(str(slot.children[0]) in _BENT for slot in phrase.left if slot.data == "state"):
-        phrase.take("state")
+    if (state := phrase.has("state")) and str(state.children[0]) in _BENT:
+        phrase.one("state")
+        return [*(clause for part in things for clause in make(part)), *_bent(ctx, things)]
     if arranged := _arranged(ctx, phrase, things, but=("up", "down")):
         return arranged
     return [clause for part in _free(ctx, things, phrase.verb) for clause in make(part)]
