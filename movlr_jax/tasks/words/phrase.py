@@ -216,6 +216,13 @@ class Context:
             self.last = before or self.last
         return found
 
+    def place(self, phrase: Phrase, *preps: str) -> tuple[str, Part] | None:
+        """Take the one place, as `places`."""
+        found = self.places(phrase, *preps)
+        if len(found) > 1:
+            raise NotRead(found[1][1].words, "is a second place; say which is first, with 'then'")
+        return found[0] if found else None
+
     def joints(self, phrase: Phrase) -> list[str]:
         """Take the joints that the things are the names of, if all are."""
         nouns = [noun for slot in phrase.left if slot.data == "thing" for noun in slot.children[0].children]

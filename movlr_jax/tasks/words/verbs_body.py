@@ -73,14 +73,13 @@ def _direction(
     ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool
 ) -> tuple[str, np.ndarray, float | None]:
     """Return the words for a direction, the direction [3], and how far it is to a place in m."""
-    place, axis = ctx.places(phrase, "TO"), phrase.one("axis")
-    if sum(map(bool, (ways, place, axis))) > 1 or len(place) > 1:
+    place, axis = ctx.place(phrase, "TO"), phrase.one("axis")
+    if sum(map(bool, (ways, place, axis))) > 1:
         raise NotRead(ctx.text, "names several directions")
     if axis:
         return _axis(phrase, axis)
     if place:
-        part = place[0][1]
-        return f"to {part.words}", *_towards(ctx, part)
+        return f"to {place[1].words}", *_towards(ctx, place[1])
     if len(ways) > 1 or diagonal:
         found = [ctx.along(way) for way in ways if way in WAYS]
         if len(ways) != 2 or len(found) != 2 or abs(found[0] @ found[1]) > 0.5:
@@ -129,14 +128,15 @@ def _turning(ctx: Context, phrase: Phrase, sign: int, angle: float | None) -> li
 def _turn(ctx: Context, phrase: Phrase) -> list[Clause]:
     if phrase.has("thing"):
         return turn_things(ctx, phrase)
-    if place := ctx.places(phrase, "TO"):
-        return _facing(ctx, phrase, place[0][1])
+    if place := ctx.place(phrase, "TO"):
+        return _facing(ctx, phrase, [place[1]])
     phrase.take("here")
     if (axis := phrase.one("axis")) and str(axis.children[-1])[0] not in "vz":
         raise phrase.unread(axis)
-    part, spins = phrase.words("part_turn"), phrase.verb in ("spin", "rotate", "pivot")
-    whole = part and not (spins and part[0] in ("around", "round"))
-    angle = _PART_TURNS[part[0].split()[0]] if whole else phrase.number("angle")
+    spins, slot = phrase.verb in ("spin", "rotate", "pivot"), phrase.one("part_turn")
+    part = str(slot.children[-1]).split()[0] if slot else ""
+    by_part = part and not (spins and part in ("around", "round"))
+    angle = _PART_TURNS[part] if by_part else phrase.number("angle")
     sign, times = _side(phrase, phrase.ways()), phrase.times()
     if not part and phrase.verb in ("make", "twist"):
         raise phrase.no("needs what to make, as in make half a turn")
@@ -158,7 +158,10 @@ def _side(phrase: Phrase, ways: Sequence[str]) -> int:
     return signs.pop() if signs else 0
 
 
-def _facing(ctx: Context, phrase: Phrase, part: Part) -> list[Clause]:
+def _facing(ctx: Context, phrase: Phrase, parts: Sequence[Part]) -> list[Clause]:
+    if len(parts) > 1:
+        raise NotRead(parts[1].words, "cannot be faced at the same time")
+    part = parts[0]
     return _faces(ctx, phrase, ctx.scene.yaw(_towards(ctx, part)[0]), part.words)
 
 
@@ -170,7 +173,7 @@ def _faces(ctx: Context, phrase: Phrase, angle: float, word: str) -> list[Clause
 
 def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
     if things := ctx.things(phrase) or [part for _, part in ctx.places(phrase, "TO", "ON")]:
-        return _facing(ctx, phrase, things[0])
+        return _facing(ctx, phrase, things)
     ways = phrase.ways()
     if len(ways) != 1 or ways[0] not in _HEADINGS:
         raise phrase.no("needs one direction or place")

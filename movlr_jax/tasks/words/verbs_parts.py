@@ -179,8 +179,8 @@ def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
 def _arranged(ctx: Context, phrase: Phrase, parts: Sequence[Part], but: str = "") -> list[Clause]:
     """Return that parts are at a place, or point in a direction other than `but`; none if nothing is said of them."""
     way, aside = phrase.way(), phrase.one("path")
-    if place := ctx.places(phrase, "TO", "ON"):
-        return [near(ctx, part, place[0][1]) for part in parts]
+    if place := ctx.place(phrase, "TO", "ON"):
+        return [near(ctx, part, place[1]) for part in parts]
     if aside:
         return _in_state(ctx, parts, "sideways")
     return _points(ctx, parts, way) if way and way != but else []
@@ -238,8 +238,8 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     things = ctx.things(phrase, hinge=bool({*states} & {*_BENT, *_STRAIGHT}))
     if states and (place := phrase.has("place")):
         raise phrase.unread(place)
-    if place := ctx.places(phrase, "TO", "ON"):
-        return [near(ctx, part, place[0][1]) for part in things]
+    if place := ctx.place(phrase, "TO", "ON"):
+        return [near(ctx, part, place[1]) for part in things]
     phrase.take("state", "here")
     states += phrase.ways() + [ctx.span(slot) for slot in phrase.take("path")]
     if not states and before == things:  # "... and hold it there"
@@ -300,19 +300,18 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     if verb in _PUTS and not phrase.has("place", "direction"):
         raise phrase.no("needs where to put it, as in put the cube on the plate")
     distance, objects = phrase.number("distance"), not any(map(ctx.scene.own, things))
-    if place := ctx.places(phrase, "TO", "ON"):
+    if place := ctx.place(phrase, "TO", "ON"):
         if phrase.has("direction") or distance:
             raise phrase.no("names a place and a direction")
-        return _moved_to(ctx, phrase, things, *place[0])
+        return _moved_to(ctx, phrase, things, *place)
     word = phrase.way()
     if objects:
         made = _approach(ctx, phrase, things, grips=word in ("up", "down"))
     elif not word:
         raise phrase.no("needs a direction or a place")
     else:
-        if any(part.place == ctx.scene.root for part in things) and not ctx.scene.goes(
-            floats(ctx.along(word))
-        ):
+        moves_root = ctx.scene.root in [part.place for part in things]
+        if moves_root and not ctx.scene.goes(floats(ctx.along(word))):
             raise NotRead(word, f"is not possible: no joint lets {ctx.scene.root!r} move there")
         made, things = list[Clause](), _free(ctx, things, verb)
     if word in ("up", "down"):
@@ -366,7 +365,7 @@ def _kick(ctx: Context, phrase: Phrase) -> list[Clause]:
     word, distance = phrase.way(), phrase.number("distance")
     way, made = floats(ctx.along(word)) if word else None, list[Clause]()
     for thing in things:
-        made.append(near(ctx, feet[0], ctx.movable(thing), must=False))
+        made += [near(ctx, foot, ctx.movable(thing), must=False) for foot in feet]
         made.append(ctx.clause(c.shifted, part=thing, way=way, amount=distance, word="is kicked"))
     return made
 
