@@ -16,20 +16,9 @@ from movlr_jax.tasks.words.verbs_body import BODY_VERBS
 from movlr_jax.tasks.words.verbs_parts import PART_VERBS, posture
 
 _VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {**BODY_VERBS, **PART_VERBS}
-_GOES_ON = (
-    "TRAVEL",
-    "TURN",
-    "STEP",
-    "RAISE",
-    "LOWER",
-    "BEND",
-    "STRAIGHTEN",
-    "WAVE",
-    "TOUCH",
-    "POINT",
-    "KEEP",
-    "JUMP",
-)
+# verbs that may be left out the next time: "raise the left arm and the right foot"
+_GOES_ON = ("TRAVEL", "TURN", "STEP", "RAISE", "LOWER", "BEND", "STRAIGHTEN", "WAVE", "TOUCH", "POINT", "KEEP",
+            "JUMP")  # fmt: skip
 _MAY_SAY_NOTHING = ("STAY", "KEEP", "STAND")
 _NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.joint, c.squat)
 # verbs that go as high, as far or as fast as they can if no amount is said
@@ -39,12 +28,8 @@ _EXTENTS = {
     "as fast as possible": (),
 }
 # measures of which a phase can have only one
-_ONE_OF = (
-    ("turned_rad",),
-    ("progress_m_s", "distance_m"),
-    ("heading_error_rad",),
-    ("height_m", "raised_m", "lowered_m"),
-)
+_ONE_OF = (("turned_rad",), ("progress_m_s", "distance_m"), ("heading_error_rad",),
+           ("height_m", "raised_m", "lowered_m"))  # fmt: skip
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
 _HIGH = 0.1  # m, of steps "lifting the knees high"
 
