@@ -308,6 +308,27 @@ def test_lying_down_is_low_and_no_fall():
     assert motion(task, root(task))["success"] == 0
 
 
+def test_to_stand_up_counts_after_lying_down():
+    """By hand: it lies below 0.336 m, and 0.5 s before the end it is 0.96 - 0.425 m high again."""
+    task = made("person", "lie down, then stand up")
+    down, and_up = -0.85 * np.minimum(2 * RAMP, 1), -0.85 * (1 - np.abs(2 * RAMP - 1))
+    found = motion(task, root(task, z=and_up))
+    assert found["second_raised_m"] == pytest.approx(0.2, abs=0.03)
+    assert found["success"] == 1
+    assert motion(task, root(task, z=down))["success"] == 0
+
+
+def test_after_facing_a_place_forward_is_towards_it():
+    """By hand: the post is 2 m ahead and 1 m to the left."""
+    task = made("rover", "face the post, then drive forward 1 m")
+    halves, yaw = np.maximum(2 * RAMP - 1, 0), np.arctan2(1, 2)
+    there = {"yaw": yaw * np.minimum(2 * RAMP, 1), "x": np.cos(yaw) * halves, "y": np.sin(yaw) * halves}
+    assert motion(task, root(task, **there))["success"] == 1
+    assert motion(task, root(task, **{**there, "x": halves, "y": 0.0}))["second_distance_m"] == pytest.approx(
+        np.cos(yaw), abs=0.01
+    )
+
+
 @pytest.mark.parametrize(
     ("first", "second", "success"),
     [((1, 0), (0, 1), 1), ((0, 1), (1, 0), 0), ((1, 0), (0, 0), 0), ((0, 0), (0, 1), 0)],

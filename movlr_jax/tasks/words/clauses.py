@@ -1,6 +1,7 @@
 """The table of clauses: what a sentence can ask for, and how each is said, measured, judged and rewarded.
 
-A row is a function: its arguments are the body and what the words give, its `Measure` is all the rest.
+A row is a function: its arguments are the body and what the words give, its `Measure` is all the rest, in this order:
+the words, the name of the measure and the quantity; the goal and the terms; how the values of a phase count.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from movlr_jax.tasks.words.parts import Part
 
 P = ParamSpec("P")
 Row = Callable[Concatenate[Subject, P], Measure]
+VELOCITY = "state.com_vel"  # expression of that of the body [3] m/s
 OFF = np.deg2rad(20.0)  # tolerance of a direction
 AT_ONCE = 2.5  # rad, greatest angle to turn by for which the requested heading does not move
 RATE = 1.5  # rad/s, of a requested heading that moves
@@ -116,10 +118,8 @@ def travel(
     leads: bool = False,  # whether its velocity is the goal of the task
 ) -> Measure:
     """Mean speed along a direction, or the distance covered."""
-    covered = integral if turns else as_it_is
-    pace = along("state.com_vel", way)
-    if turns:
-        pace = f"jnp.dot({'state.com_vel'}, {of.turned} @ {array_of(way)})"
+    covered, fast = integral if turns else as_it_is, Goal(0.5 * speed, best=speed, scale=speed)
+    pace = f"jnp.dot({VELOCITY}, {of.turned} @ {array_of(way)})" if turns else along(VELOCITY, way)
     goal = 'jnp.linalg.norm(state.goal("velocity"))' if leads else f"{speed:g}"
     if distance is not None and not turns:
         terms = _arrival_terms(of, way, speed, pace, goal, distance + float(np.dot(begun, way)))
@@ -138,10 +138,9 @@ def travel(
     return Measure(
         f"move {word}{amount} at about {speed:.2g} m/s{frame}",
         "progress_m_s" if distance is None else "distance_m", pace if turns else along(of.moved, way),
-        about( speed if exact and distance is None else distance, LENGTH,
-        Goal(0.5 * speed, best=speed, scale=speed), ), tuple(terms), kind="forward",
-        curve=per_second(covered) if distance is None else covered, counts="end", changes="place",
-        state_tells=distance is not None and not turns,
+        about(speed if exact and distance is None else distance, LENGTH, fast), tuple(terms),
+        kind="forward", curve=per_second(covered) if distance is None else covered, counts="end",
+        changes="place", state_tells=distance is not None and not turns,
         seconds=1.5 if distance is None else 1.5 * distance / speed + 0.5,  # it has to start and stop
         limit=0.1 if distance is None else 0.3,
     )  # fmt: skip
@@ -173,9 +172,9 @@ def turn(of: Subject, sign: int = 1, angle: float | None = None, begun: float = 
         term = Term("heading", "turning", 10.0, error(heading(of, begun + sign * angle)))
     return Measure(
         f"turn {side(sign)}{_degrees(angle)}", "turned_rad", _signed(sign, of.yaw),
-        about(angle, np.deg2rad(10.0), Goal(1.0, best=3.0, scale=1.0)), (term,), kind="turning",
-        curve=unwrapped, counts="end", changes="heading", state_tells=(angle or 0.0) <= AT_ONCE,
-        seconds=1.5 if angle is None else angle / RATE + 0.5,
+        about(angle, np.deg2rad(10.0), Goal(1.0, best=3.0, scale=1.0)), (term,),
+        kind="turning", curve=unwrapped, counts="end", changes="heading",
+        state_tells=(angle or 0.0) <= AT_ONCE, seconds=1.5 if angle is None else angle / RATE + 0.5,
     )  # fmt: skip
 
 
@@ -204,9 +203,10 @@ def face(of: Subject, angle: float, word: str) -> Measure:
 
 def stay(of: Subject) -> Measure:
     """Greatest horizontal distance from where it began."""
-    sway = Term("sway", "steady", 3.0, error(of.horizontal("state.com_vel")))
+    sway = Term("sway", "steady", 3.0, error(of.horizontal(VELOCITY)))
     return Measure(
-        "stay in place", "drift_error_m", of.horizontal(of.moved), Goal(high=0.3, scale=0.3), (sway,),
+        "stay in place", "drift_error_m", of.horizontal(of.moved),
+        Goal(high=0.3, scale=0.3), (sway,),
         kind="steady", counts="worst", changes="place",
     )  # fmt: skip
 
@@ -219,7 +219,7 @@ def jump(of: Subject, amount: float | None = None, times: int | None = None) -> 
     rose, low = along(of.moved, of.up), JUMPED if amount is None else 0.9 * amount
     rise = f"jnp.maximum({rose}, 0.0)"
     if times is None:
-        lift = Term("lift", "jump", 2.0, f"jnp.maximum({along('state.com_vel', of.up)}, 0.0)")
+        lift = Term("lift", "jump", 2.0, f"jnp.maximum({along(VELOCITY, of.up)}, 0.0)")
         high = rise if amount is None else f"jnp.minimum({rise}, {amount:g})"
         terms = (Term("rise", "jump", 20.0, high), lift)
     else:
@@ -230,8 +230,9 @@ def jump(of: Subject, amount: float | None = None, times: int | None = None) -> 
         "rise_m" if times is None else "jumps",
         # not by walking uphill, nor off a ledge
         rose if of.level else f"jnp.minimum({rose}, {of.risen})",
-        about(amount, LENGTH, FAR) if times is None else _counted(times, 0.5), terms, kind="jump",
-        curve=as_it_is if times is None else swings(low, up=True), counts="largest", changes="height",
+        about(amount, LENGTH, FAR) if times is None else _counted(times, 0.5), terms,
+        kind="jump", curve=as_it_is if times is None else swings(low, up=True), counts="largest",
+        changes="height",
     )  # fmt: skip
 
 
@@ -239,8 +240,9 @@ def risen(of: Subject, sign: int = 1, amount: float | None = None, word: str = "
     """Height in m above the ground that is gained or lost."""
     gained = _signed(sign, of.risen)
     return Measure(
-        f"{word}{_by(amount)}", "raised_m" if sign > 0 else "lowered_m", gained, about(amount, LENGTH, FAR),
-        (_grow("raised", "up", amount, gained, (20.0, 20.0)),), kind="up", changes="height",
+        f"{word}{_by(amount)}", "raised_m" if sign > 0 else "lowered_m", gained,
+        about(amount, LENGTH, FAR), (_grow("raised", "up", amount, gained, (20.0, 20.0)),),
+        kind="up", changes="height",
     )  # fmt: skip
 
 
@@ -254,8 +256,8 @@ def at_height(of: Subject, body: str, amount: float, word: str, low: bool = Fals
     return Measure(
         word, "height_m" if body == of.name else f"{name}_m", height,
         most if low else about(amount, LENGTH, most),
-        (Term(name, "height", 20.0, error(f"jnp.maximum({off}, 0.0)" if low else off)),), kind="height",
-        changes="height",
+        (Term(name, "height", 20.0, error(f"jnp.maximum({off}, 0.0)" if low else off)),),
+        kind="height", changes="height",
     )  # fmt: skip
 
 
@@ -269,8 +271,8 @@ def squat(of: Subject, depth: float, returns: bool = False, exact: bool = False)
         f"go down by {100 * depth:.0f} cm{' and come up again' * returns}",
         "down_and_up_m" if returns else "down_m", f"-{of.risen}",
         about(depth if exact else None, LENGTH, Goal(0.7 * depth, best=depth, scale=depth)),
-        (Term("depth", "down", 30.0, error(f"{of.risen} + {depth:g}{swing}")),), kind="down",
-        counts="returned" if returns else "held", changes="height",
+        (Term("depth", "down", 30.0, error(f"{of.risen} + {depth:g}{swing}")),),
+        kind="down", counts="returned" if returns else "held", changes="height",
     )  # fmt: skip
 
 
@@ -282,9 +284,10 @@ def steps(of: Subject, left: Part, right: Part, high: float = 0.05) -> Measure:
     apart = along(f"({left.text()} - {right.text()})", of.up)
     swing = f"{1.5 * high:.3g} * jnp.sin({np.pi * STEPS_HZ:.4g} * state.time)"
     return Measure(
-        "lift the feet in turn", "steps_hz", apart, Goal(0.5 * STEPS_HZ, best=STEPS_HZ, scale=STEPS_HZ),
-        (Term("steps", "part", 20.0, error(f"{apart} - {swing}")),), curve=per_second(swings(1.6 * high)),
-        counts="end", parts=(left, right),
+        "lift the feet in turn", "steps_hz", apart,
+        Goal(0.5 * STEPS_HZ, best=STEPS_HZ, scale=STEPS_HZ),
+        (Term("steps", "part", 20.0, error(f"{apart} - {swing}")),),
+        curve=per_second(swings(1.6 * high)), counts="end", parts=(left, right),
     )  # fmt: skip
 
 
@@ -310,8 +313,8 @@ def raised(
     return Measure(
         f"{part.words} {way}{_by(amount)}", f"{part.name}_{done}_m", height,
         about(amount, NEAR, Goal(LENGTH, best=min(0.5, most), scale=0.2)),
-        (_grow(f"{part.name}_{way}", "part", amount, grown, (100.0, 20.0)),), changes=part.name,
-        parts=(part,),
+        (_grow(f"{part.name}_{way}", "part", amount, grown, (100.0, 20.0)),),
+        changes=part.name, parts=(part,),
     )  # fmt: skip
 
 
@@ -344,7 +347,8 @@ def bent(
         term = Term(term.name, term.kind, term.weight, kept)
     return Measure(
         f"{part.words} {way}{_degrees(by) or _degrees(to, 'to')}",
-        f"{part.name}_{done if to is None else 'angle'}_rad", now, about(asked, ANGLE, BENT), (term,),
+        f"{part.name}_{done if to is None else 'angle'}_rad", now,
+        about(asked, ANGLE, BENT), (term,),
         changes=part.name, parts=(part,),
     )  # fmt: skip
 
@@ -366,8 +370,8 @@ def joint(
     return Measure(
         f"joint {name} {'moves' if slides else 'turns'}{amount}", metric, moved,
         about(asked, NEAR, Goal(0.05, best=0.2)) if slides else about(asked, ANGLE, BENT),
-        (_grow(f"{identifier(name)}_turned", "joint", asked, moved, (20.0, 5.0)),), kind="joint",
-        changes=name,
+        (_grow(f"{identifier(name)}_turned", "joint", asked, moved, (20.0, 5.0)),),
+        kind="joint", changes=name,
     )  # fmt: skip
 
 
@@ -415,9 +419,9 @@ def near(
     return Measure(
         f"{part.words} {word} {other.words}",
         f"{part.name}_{'on' if above else 'to'}_{other.name}_{'distance' if apart else 'error'}_m",
-        distance, goal if must else Goal(),
-        (away,) if apart else tuple(distance_terms(name, part.text(), target)), kind="place",
-        changes=part.name, parts=(part, other), limit=within,
+        distance,
+        goal if must else Goal(), (away,) if apart else tuple(distance_terms(name, part.text(), target)),
+        kind="place", changes=part.name, parts=(part, other), limit=within,
     )  # fmt: skip
 
 
@@ -427,9 +431,9 @@ def shifted(
     """Distance in m by which a part or object has moved along a direction, or horizontally in any."""
     moved = along(part.moved, way) if way else of.horizontal(part.moved)
     return Measure(
-        f"{part.words} {word}{_by(amount)}", f"{part.name}_moved_m", moved, about(amount, NEAR, FAR),
-        (_grow(f"{part.name}_moved", "place", amount, moved, (50.0, 20.0)),), kind="place",
-        changes=part.name, parts=(part,),
+        f"{part.words} {word}{_by(amount)}", f"{part.name}_moved_m", moved,
+        about(amount, NEAR, FAR), (_grow(f"{part.name}_moved", "place", amount, moved, (50.0, 20.0)),),
+        kind="place", changes=part.name, parts=(part,),
     )  # fmt: skip
 
 
@@ -443,7 +447,8 @@ def gripped(of: Subject, fingers: tuple[str, ...], must: bool = True) -> Measure
         "fingers in contact" if must else "fingers closing", "fingers_in_contact",
         " + ".join(f"1.0 * (state.touch({quoted(finger)}) > 0.05)" for finger in fingers),
         Goal(min(2, len(fingers)) - 0.5, scale=1.0) if must else Goal(),
-        (Term("grip", "hold", 3.0, f"{grip} / {len(fingers)}"),), kind="hold",
+        (Term("grip", "hold", 3.0, f"{grip} / {len(fingers)}"),),
+        kind="hold",
     )  # fmt: skip
 
 
@@ -475,7 +480,8 @@ def never(of: Subject, what: Clause) -> Measure:
     return Measure(
         f"never {other.text}", f"never_{other.metric}", other.quantity,
         Goal(limit, scale=0.1) if apart else Goal(high=limit, scale=max(limit, 0.1)),
-        (Term(f"never_{other.terms[0].name}", other.kind, weight, wanted),), kind=other.kind,
+        (Term(f"never_{other.terms[0].name}", other.kind, weight, wanted),),
+        kind=other.kind,
         curve=other.curve if apart else lambda values, time: np.abs(other.curve(values, time)),
         counts="worst", parts=other.parts,
     )  # fmt: skip

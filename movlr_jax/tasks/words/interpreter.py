@@ -16,29 +16,20 @@ from movlr_jax.tasks.words.verbs_body import BODY_VERBS
 from movlr_jax.tasks.words.verbs_parts import PART_VERBS, posture
 
 _VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {**BODY_VERBS, **PART_VERBS}
-_GOES_ON = (
-    "TRAVEL",
-    "TURN",
-    "STEP",
-    "RAISE",
-    "LOWER",
-    "BEND",
-    "STRAIGHTEN",
-    "WAVE",
-    "TOUCH",
-    "POINT",
-    "KEEP",
-    "JUMP",
-)
+# verbs that may be left out the next time: "raise the left arm and the right foot"
+_GOES_ON = ("TRAVEL", "TURN", "STEP", "RAISE", "LOWER", "BEND", "STRAIGHTEN", "WAVE", "TOUCH", "POINT", "KEEP",
+            "JUMP")  # fmt: skip
 _MAY_SAY_NOTHING = ("STAY", "KEEP", "STAND")
 _NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.joint, c.squat)
+# verbs that go as high, as far or as fast as they can if no amount is said
+_EXTENTS = {
+    **dict.fromkeys(("high", "as high as possible"), ("RAISE", "JUMP", "WAVE")),
+    "as far as possible": ("TRAVEL", "JUMP", "POINT", "PUSH", "KICK"),
+    "as fast as possible": (),
+}
 # measures of which a phase can have only one
-_ONE_OF = (
-    ("turned_rad",),
-    ("progress_m_s", "distance_m"),
-    ("heading_error_rad",),
-    ("height_m", "raised_m", "lowered_m"),
-)
+_ONE_OF = (("turned_rad",), ("progress_m_s", "distance_m"), ("heading_error_rad",),
+           ("height_m", "raised_m", "lowered_m"))  # fmt: skip
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
 _HIGH = 0.1  # m, of steps "lifting the knees high"
 
@@ -185,8 +176,8 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
         ctx.verb, *children = children
     verb = ctx.verb
     assert verb is not None
-    slots = [slot for slot in children if isinstance(slot, lark.Tree) and slot.data != "extent"]
-    phrase = Phrase(ctx.text, str(verb), slots)
+    slots = [slot for slot in children if isinstance(slot, lark.Tree)]
+    phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)])
     seconds = phrase.number("duration")
     balance, lowest = ctx.balance, ctx.lowest
     made = _VERBS[verb.type](ctx, phrase)
@@ -199,6 +190,11 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     if not made and verb.type not in _MAY_SAY_NOTHING:
         raise NotRead(str(verb), "asks for nothing that can be measured here", verb.start_pos or 0)
     return made
+
+
+def _as_it_is(slot: Tree, verb: lark.Token) -> bool:
+    """Return whether a slot asks for what the verb does anyway: to raise something high, or off the ground."""
+    return slot.data == "extent" and verb.type in _EXTENTS.get(str(slot.children[0]), (verb.type,))
 
 
 def _never(ctx: Context, clause: Clause, verb: lark.Token) -> Clause:

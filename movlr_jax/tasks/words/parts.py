@@ -115,9 +115,7 @@ class Parts:
                 if {*words[first:begin]} & around:
                     raise self._missing(words[first:], found)
                 alike = self._alike(found)
-                if len(alike) > len(found) and side_of(
-                    words[begin:]
-                ):  # of foot_1 and foot_2, which is the right one?
+                if len(alike) > len(found) and side_of(words[begin:]):  # is foot_1 or foot_2 the right one?
                     raise self._missing(words[begin:], alike)
                 if noun != singular or {"both", "all"} & {*words[:first]}:
                     return alike

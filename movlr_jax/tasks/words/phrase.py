@@ -47,8 +47,9 @@ class Phrase:
     verb: str
     left: list[Tree] = field(default_factory=list)
 
-    def has(self, *kinds: str) -> bool:
-        return any(slot.data in kinds for slot in self.left)
+    def has(self, *kinds: str) -> Tree | None:
+        """Return the first slot of these kinds that is left."""
+        return next((slot for slot in self.left if slot.data in kinds), None)
 
     def take(self, *kinds: str) -> list[Tree]:
         found = [slot for slot in self.left if slot.data in kinds]
@@ -70,7 +71,8 @@ class Phrase:
         return NotRead(self.verb, why)
 
     def unread(self, slot: Tree, why: str = "") -> NotRead:
-        return NotRead(*_at(slot, self.text, why or f"says nothing that is understood of {self.verb!r}"))
+        word, at = span(slot, self.text)
+        return NotRead(word, why or f"says nothing that is understood of {self.verb!r}", at)
 
     def number(self, kind: str, signed: bool = False) -> float | None:
         """Take the number of a slot in m, rad, s or m/s; None if it is not said."""
@@ -86,16 +88,15 @@ class Phrase:
         return number * next((factor for begin, factor in _UNITS.items() if unit.startswith(begin)), 1.0)
 
     def times(self) -> int | None:
-        slot = self.one("times")
-        if slot is None:
-            return None
-        if slot.children[0] == "again":
+        slot = self.has("times")
+        word = str(slot.children[0]) if slot else ""
+        if word == "again":
             raise self.unread(slot)
-        word = str(slot.children[0])
         if word in _TIMES:
+            self.one("times")
             return _TIMES[word]
-        self.left.append(slot)
-        return int(self.number("times") or 0)
+        times = self.number("times")
+        return None if times is None else int(times)
 
     def ways(self, keep: bool = False) -> list[str]:
         """Take the directions: forward, back, left, right, up, down, clockwise, ..."""
@@ -122,11 +123,6 @@ class Phrase:
     def done(self) -> None:
         if self.left:
             raise self.unread(self.left[0])
-
-
-def _at(tree: Tree, text: str, why: str) -> tuple[str, str, int]:
-    word, at = span(tree, text)
-    return word, why, at
 
 
 @dataclass
@@ -219,6 +215,13 @@ class Context:
             found += [(str(prep), part) for part in self.nouns(nouns)]
             self.last = before or self.last
         return found
+
+    def place(self, phrase: Phrase, *preps: str) -> tuple[str, Part] | None:
+        """Take the one place, as `places`."""
+        found = self.places(phrase, *preps)
+        if len(found) > 1:
+            raise NotRead(found[1][1].words, "is a second place; say which is first, with 'then'")
+        return found[0] if found else None
 
     def joints(self, phrase: Phrase) -> list[str]:
         """Take the joints that the things are the names of, if all are."""

@@ -36,23 +36,23 @@ _TURNS = {"left": 1, "counterclockwise": 1, "anticlockwise": 1, "right": -1, "cl
 
 
 def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
-    if here := [slot for slot in phrase.left if slot.data == "here"]:
+    if here := phrase.has("here"):
         if phrase.verb in _IN_PLACE:
             return _step(ctx, phrase)
-        raise phrase.unread(here[0])
+        raise phrase.unread(here)
     ways, path = phrase.ways(), phrase.one("path")
     kind = path.children[0].type if path else ""
     if phrase.verb in _ON_GROUND:
         ctx.balance = False
-    speed = ctx.scene.speed(_PACES.get(phrase.verb, "walk"))
-    if tempo := phrase.one("tempo"):
-        speed *= _TEMPO[str(tempo.children[0])]
     given, distance = phrase.number("speed"), phrase.number("distance")
+    speed = given or ctx.scene.speed(_PACES.get(phrase.verb, "walk"))
+    if not given and (tempo := phrase.one("tempo")):
+        speed *= _TEMPO[str(tempo.children[0])]
     if phrase.has("place") and distance is not None:
         raise phrase.no("names a place and a distance")
     if kind == "SIDEWAYS" and not ({*ways} and {*ways} <= {"left", "right"}):
         raise phrase.unread(path, "does not say to which side; say left or right")
-    speed, exact = float(f"{given or speed:.2g}"), given is not None
+    speed, exact = float(f"{speed:.2g}"), given is not None
     if kind == "CIRCLE":
         sides = [way for way in ways if way not in ("forward", "back")]
         sign = _side(phrase, sides) or 1
@@ -73,14 +73,13 @@ def _direction(
     ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool
 ) -> tuple[str, np.ndarray, float | None]:
     """Return the words for a direction, the direction [3], and how far it is to a place in m."""
-    place, axis = ctx.places(phrase, "TO"), phrase.one("axis")
-    if sum(map(bool, (ways, place, axis))) > 1 or len(place) > 1:
+    place, axis = ctx.place(phrase, "TO"), phrase.one("axis")
+    if sum(map(bool, (ways, place, axis))) > 1:
         raise NotRead(ctx.text, "names several directions")
     if axis:
         return _axis(phrase, axis)
     if place:
-        part = place[0][1]
-        return f"to {part.words}", *_towards(ctx, part)
+        return f"to {place[1].words}", *_towards(ctx, place[1])
     if len(ways) > 1 or diagonal:
         found = [ctx.along(way) for way in ways if way in WAYS]
         if len(ways) != 2 or len(found) != 2 or abs(found[0] @ found[1]) > 0.5:
@@ -129,15 +128,16 @@ def _turning(ctx: Context, phrase: Phrase, sign: int, angle: float | None) -> li
 def _turn(ctx: Context, phrase: Phrase) -> list[Clause]:
     if phrase.has("thing"):
         return turn_things(ctx, phrase)
-    if place := ctx.places(phrase, "TO"):
-        return _facing(ctx, phrase, place[0][1])
+    if place := ctx.place(phrase, "TO"):
+        return _facing(ctx, phrase, [place[1]])
     phrase.take("here")
     if (axis := phrase.one("axis")) and str(axis.children[-1])[0] not in "vz":
         raise phrase.unread(axis)
-    sign, angle, times = _side(phrase, phrase.ways()), phrase.number("angle"), phrase.times()
-    part, spins = phrase.words("part_turn"), phrase.verb in ("spin", "rotate", "pivot")
-    if part and not (spins and part[0] in ("around", "round")):
-        angle = _PART_TURNS[part[0].split()[0]]
+    spins, slot = phrase.verb in ("spin", "rotate", "pivot"), phrase.one("part_turn")
+    part = str(slot.children[-1]).split()[0] if slot else ""
+    by_part = part and not (spins and part in ("around", "round"))
+    angle = _PART_TURNS[part] if by_part else phrase.number("angle")
+    sign, times = _side(phrase, phrase.ways()), phrase.times()
     if not part and phrase.verb in ("make", "twist"):
         raise phrase.no("needs what to make, as in make half a turn")
     if times and angle is None and not spins:
@@ -158,7 +158,10 @@ def _side(phrase: Phrase, ways: Sequence[str]) -> int:
     return signs.pop() if signs else 0
 
 
-def _facing(ctx: Context, phrase: Phrase, part: Part) -> list[Clause]:
+def _facing(ctx: Context, phrase: Phrase, parts: Sequence[Part]) -> list[Clause]:
+    if len(parts) > 1:
+        raise NotRead(parts[1].words, "cannot be faced at the same time")
+    part = parts[0]
     return _faces(ctx, phrase, ctx.scene.yaw(_towards(ctx, part)[0]), part.words)
 
 
@@ -170,7 +173,7 @@ def _faces(ctx: Context, phrase: Phrase, angle: float, word: str) -> list[Clause
 
 def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
     if things := ctx.things(phrase) or [part for _, part in ctx.places(phrase, "TO", "ON")]:
-        return _facing(ctx, phrase, things[0])
+        return _facing(ctx, phrase, things)
     ways = phrase.ways()
     if len(ways) != 1 or ways[0] not in _HEADINGS:
         raise phrase.no("needs one direction or place")
@@ -206,11 +209,11 @@ def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
         ctx.balance = True
     if phrase.take("on_leg"):
         return _on_leg(ctx, "left")
-    if on := [slot for slot in phrase.left if slot.data == "place"]:
-        words = ctx.span(on[0].children[1]).split()
+    if on := phrase.has("place"):
+        words = ctx.span(on.children[1]).split()
         one_of_four = {*words} & {"front", "rear", "hind", "back"}
         if words[-1] not in ("leg", "foot", "paw", "legs", "feet") or one_of_four:
-            raise phrase.unread(on[0], "cannot be stood on here")
+            raise phrase.unread(on, "cannot be stood on here")
         parts = [part for _, part in ctx.places(phrase, "ON")]
         if len(parts) == 1:
             return _on_leg(ctx, next((w for w in ("left", "right") if w in parts[0].words.split()), ""))
@@ -246,9 +249,9 @@ def _stay(ctx: Context, phrase: Phrase) -> list[Clause]:
 def _rise(ctx: Context, phrase: Phrase) -> list[Clause]:
     phrase.only("up", "goes up; say walk or fly for other directions")
     ctx.must_rise(phrase, "rise")
-    amount, height = phrase.number("distance"), phrase.number("height")
-    if height is not None:
-        return _height(ctx, phrase, height)
+    if phrase.has("height"):
+        return _height(ctx, phrase)
+    amount = phrase.number("distance")
     if phrase.verb == "rise" and not ctx.lies and amount is None:
         return [ctx.clause(c.stay)]
     if ctx.lies:
@@ -259,8 +262,9 @@ def _rise(ctx: Context, phrase: Phrase) -> list[Clause]:
 def _descend(ctx: Context, phrase: Phrase) -> list[Clause]:
     phrase.only("down", "goes down; say walk or fly for other directions")
     ctx.lowest = 0.0
-    amount, height = phrase.number("distance"), phrase.number("height")
-    return _higher(ctx, phrase, -1, amount) if height is None else _height(ctx, phrase, height)
+    return (
+        _height(ctx, phrase) if phrase.has("height") else _higher(ctx, phrase, -1, phrase.number("distance"))
+    )
 
 
 def _higher(ctx: Context, phrase: Phrase, sign: int, amount: float | None) -> list[Clause]:
@@ -269,16 +273,16 @@ def _higher(ctx: Context, phrase: Phrase, sign: int, amount: float | None) -> li
 
 
 def _hover(ctx: Context, phrase: Phrase) -> list[Clause]:
-    phrase.take("here", "state")
-    height = phrase.number("height")
-    if height is None and ctx.risen is None:
+    phrase.take("here")
+    if not phrase.has("height") and ctx.risen is None:
         raise phrase.no("does not say at which height")
-    height = ctx.scene.of.height + (ctx.risen or 0.0) if height is None else height
-    return [*_height(ctx, phrase, height), ctx.clause(c.stay)]
+    return [*_height(ctx, phrase), ctx.clause(c.stay)]
 
 
-def _height(ctx: Context, phrase: Phrase, height: float) -> list[Clause]:
+def _height(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return that the body is at the height that is said, or at that of the clauses before."""
     ctx.must_rise(phrase, "rise")
+    height = phrase.number("height") or ctx.scene.of.height + (ctx.risen or 0.0)
     ctx.risen = height - ctx.scene.of.height
     word = f"{phrase.verb} at {height:.3g} m"
     return [ctx.clause(c.at_height, body=ctx.scene.root, amount=round(height, 3), word=word)]

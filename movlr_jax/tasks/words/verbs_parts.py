@@ -18,11 +18,12 @@ _HIGH, _LOWERED = ("up", "raised", "lifted", "overhead"), ("down", "lowered")
 _BENT, _STRAIGHT = ("bent", "flexed"), ("straight", "straightened", "stiff", "locked", "extended")
 _ASIDE = ("sideways", "to side", "aside")
 _WAVE = 0.25  # how far a part that waves swings to either side, as a share of its distance from the trunk
+_MOVES_JOINTS = ("move", "bring", "carry", "pull", "drag")
+_PUTS = ("put", "place", "set")
 _ON = 0.05  # m, distance from its place at which an object lies on another one
 _AWAY = 0.05  # m between the surfaces of a hand and what it has released
 _FORMS = {"forwards": "forward", "ahead": "forward", "backwards": "backward", "back": "backward"}
 _STEMS = {"backward": "back", "upward": "up", "downward": "down"}
-Make = Callable[[Part], list[Clause]]
 
 
 # Postures: a part is in a state.
@@ -154,7 +155,7 @@ def turn_things(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     scene = ctx.scene
-    thing = next((slot for slot in phrase.left if slot.data == "thing"), None)
+    thing = phrase.has("thing")
     if joints := ctx.joints(phrase):  # knees and elbows by the angle between segments
         words = [[word for word in scene.joints[joint] if word != "joint"] for joint in joints]
         hinges = [scene.find(of) if of and of[-1] in HINGES.values() else [] for of in words]
@@ -175,32 +176,33 @@ def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
 # Parts.
 
 
-def _arranged(ctx: Context, phrase: Phrase, parts: Sequence[Part], but: Sequence[str] = ()) -> list[Clause]:
+def _arranged(ctx: Context, phrase: Phrase, parts: Sequence[Part], but: str = "") -> list[Clause]:
     """Return that parts are at a place, or point in a direction other than `but`; none if nothing is said of them."""
     way, aside = phrase.way(), phrase.one("path")
-    if place := ctx.places(phrase, "TO", "ON"):
-        return [near(ctx, part, place[0][1]) for part in parts]
+    if place := ctx.place(phrase, "TO", "ON"):
+        return [near(ctx, part, place[1]) for part in parts]
     if aside:
         return _in_state(ctx, parts, "sideways")
-    return _points(ctx, parts, way) if way and way not in but else []
+    return _points(ctx, parts, way) if way and way != but else []
 
 
 def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
-    things, amount = ctx.things(phrase, "what to raise or lower"), phrase.number("distance")
-    if (opposite := "down" if sign > 0 else "up") in phrase.ways(keep=True):
+    things, made = ctx.things(phrase, "what to raise or lower"), list[Clause]()
+    way, opposite = ("up", "down") if sign > 0 else ("down", "up")
+    if opposite in phrase.ways(keep=True):
         raise NotRead(opposite, f"does not go with {phrase.verb!r}")
-
-    def make(part: Part) -> list[Clause]:
-        return [ctx.clause(c.raised, part=part, sign=sign, amount=amount)]
-
     if not any(map(ctx.scene.own, things)):
-        phrase.only("up" if sign > 0 else "down", "goes up or down; say move for other directions")
-        return _handled(ctx, phrase, things, make)
-    if any(str(slot.children[0]) in _BENT for slot in phrase.left if slot.data == "state"):
-        phrase.take("state")
-    if arranged := _arranged(ctx, phrase, things, but=("up", "down")):
+        phrase.only(way, f"goes {way}; say move for other directions")
+        made = _approach(ctx, phrase, things)
+    elif (state := phrase.has("state")) and str(state.children[0]) in _BENT:
+        phrase.one("state")
+        made = _bent(ctx, things)
+    elif arranged := _arranged(ctx, phrase, things, but=way):
         return arranged
-    return [clause for part in _free(ctx, things, phrase.verb) for clause in make(part)]
+    else:
+        things = _free(ctx, things, phrase.verb)
+    amount = phrase.number("distance")
+    return [*made, *(ctx.clause(c.raised, part=part, sign=sign, amount=amount) for part in things)]
 
 
 def _point(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -234,10 +236,10 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return that parts or objects stay in a state, at a place, or in the hand."""
     before, states = list(ctx.last), [str(s.children[0]) for s in phrase.left if s.data == "state"]
     things = ctx.things(phrase, hinge=bool({*states} & {*_BENT, *_STRAIGHT}))
-    if states and (place := [slot for slot in phrase.left if slot.data == "place"]):
-        raise phrase.unread(place[0])
-    if place := ctx.places(phrase, "TO", "ON"):
-        return [near(ctx, part, place[0][1]) for part in things]
+    if states and (place := phrase.has("place")):
+        raise phrase.unread(place)
+    if place := ctx.place(phrase, "TO", "ON"):
+        return [near(ctx, part, place[1]) for part in things]
     phrase.take("state", "here")
     states += phrase.ways() + [ctx.span(slot) for slot in phrase.take("path")]
     if not states and before == things:  # "... and hold it there"
@@ -246,7 +248,7 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
         return [clause for state in states for clause in _in_state(ctx, things, state)]
     if any(map(ctx.scene.own, things)):
         raise NotRead(things[0].words, "is held in no way that is understood; say up, level, bent, ...")
-    return _handled(ctx, phrase, things, lambda part: [], must=True)
+    return _approach(ctx, phrase, things, must=True)
 
 
 # Objects.
@@ -257,24 +259,15 @@ def near(ctx: Context, part: Part, other: Part, must: bool = True) -> Clause:
     return ctx.clause(c.near, part=part, other=other, within=ctx.scene.touching(part, other), must=must)
 
 
-def _handled(
-    ctx: Context, phrase: Phrase, things: Sequence[Part], make: Make, must: bool = False, grips: bool = True
+def _approach(
+    ctx: Context, phrase: Phrase, things: Sequence[Part], must: bool = False, grips: bool = True
 ) -> list[Clause]:
-    """Return the clauses of objects with the approach of what handles them."""
-    tools, made = ctx.tools(phrase), list[Clause]()
-    for thing in things:
-        ctx.movable(thing)
-        hands = [hand for hand in tools or ctx.scene.hands[:1] if hand.place != thing.place]
-        made += [near(ctx, hand, thing, must) for hand in hands]
-        made += _grip(ctx, must=False) if grips and not must else []
-        made += make(thing)
-    ctx.last = list(things)
-    return made
-
-
-def _grip(ctx: Context, must: bool = True) -> list[Clause]:
-    fingers = ctx.scene.fingers()
-    return [ctx.clause(c.gripped, fingers=fingers, must=must)] if fingers else []
+    """Return that what handles objects is at them and its fingers close; not `must`: only on the way."""
+    hands = ctx.tools(phrase) or ctx.scene.hands[:1]
+    ctx.last = [ctx.movable(thing) for thing in things]
+    at = [near(ctx, hand, thing, must) for thing in things for hand in hands if hand.place != thing.place]
+    fingers = ctx.scene.fingers() if grips else ()
+    return [*at, ctx.clause(c.gripped, fingers=fingers, must=must)] if fingers else at
 
 
 def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -307,64 +300,53 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     if verb in _PUTS and not phrase.has("place", "direction"):
         raise phrase.no("needs where to put it, as in put the cube on the plate")
     distance, objects = phrase.number("distance"), not any(map(ctx.scene.own, things))
-    if place := ctx.places(phrase, "TO", "ON"):
+    if place := ctx.place(phrase, "TO", "ON"):
         if phrase.has("direction") or distance:
             raise phrase.no("names a place and a direction")
-        return _moved_to(ctx, phrase, things, *place[0])
+        return _moved_to(ctx, phrase, things, *place)
     word = phrase.way()
+    if objects:
+        made = _approach(ctx, phrase, things, grips=word in ("up", "down"))
+    elif not word:
+        raise phrase.no("needs a direction or a place")
+    else:
+        moves_root = ctx.scene.root in [part.place for part in things]
+        if moves_root and not ctx.scene.goes(floats(ctx.along(word))):
+            raise NotRead(word, f"is not possible: no joint lets {ctx.scene.root!r} move there")
+        made, things = list[Clause](), _free(ctx, things, verb)
     if word in ("up", "down"):
         sign = 1 if word == "up" else -1
-
-        def make(part: Part) -> list[Clause]:
-            return [ctx.clause(c.raised, part=part, sign=sign, amount=distance)]
-    else:
-        way = floats(ctx.along(word)) if word else None
-
-        def make(part: Part) -> list[Clause]:
-            return [ctx.clause(c.shifted, part=part, way=way, amount=distance, word=f"moves {word}".strip())]
-
-    if objects:
-        return _handled(ctx, phrase, things, make, grips=word in ("up", "down"))
-    if not word:
-        raise phrase.no("needs a direction or a place")
-    if any(part.place == ctx.scene.root for part in things) and not ctx.scene.goes(floats(ctx.along(word))):
-        raise NotRead(word, f"is not possible: no joint lets {ctx.scene.root!r} move there")
-    return [clause for part in _free(ctx, things, verb) for clause in make(part)]
-
-
-_MOVES_JOINTS = ("move", "bring", "carry", "pull", "drag")
-_PUTS = ("put", "place", "set")
+        return [*made, *(ctx.clause(c.raised, part=part, sign=sign, amount=distance) for part in things)]
+    way, moves = floats(ctx.along(word)) if word else None, f"moves {word}".strip()
+    return [
+        *made,
+        *(ctx.clause(c.shifted, part=part, way=way, amount=distance, word=moves) for part in things),
+    ]
 
 
 def _moved_to(ctx: Context, phrase: Phrase, things: Sequence[Part], prep: str, target: Part) -> list[Clause]:
     """Return that parts or objects are at a target, or objects on it."""
     if any(map(ctx.scene.own, things)):
         return [near(ctx, part, target) for part in _free(ctx, things, phrase.verb)]
-
-    def at_target(part: Part) -> list[Clause]:
-        if part.place == target.place:
-            raise NotRead(target.words, "is the object itself")
-        if not prep.startswith(("on", "at")) or ctx.scene.own(target):
-            return [near(ctx, part, target)]
-        up = np.asarray(ctx.scene.of.up)
-        above = round(ctx.scene.size(part, up) + ctx.scene.size(target, up), 3)
-        return [near(ctx, part, target).but(within=_ON, above=above)]
-
-    return _handled(ctx, phrase, things, at_target, grips=phrase.verb not in ("push", "shove"))
+    if target.place in {part.place for part in things}:
+        raise NotRead(target.words, "is the object itself")
+    made = _approach(ctx, phrase, things, grips=phrase.verb not in ("push", "shove"))
+    there = [near(ctx, part, target) for part in things]
+    if prep.startswith(("on", "at")) and not ctx.scene.own(target):
+        up, scene = np.asarray(ctx.scene.of.up), ctx.scene
+        heights = [round(scene.size(part, up) + scene.size(target, up), 3) for part in things]
+        there = [cl.but(within=_ON, above=above) for cl, above in zip(there, heights, strict=True)]
+    return [*made, *there]
 
 
 def _pick(ctx: Context, phrase: Phrase) -> list[Clause]:
     things, amount = ctx.objects(phrase, "an object"), phrase.number("distance")
-
-    def make(part: Part) -> list[Clause]:
-        return [*_grip(ctx), ctx.clause(c.raised, part=part, amount=amount)]
-
-    return _handled(ctx, phrase, things, make, must=True)
+    made = _approach(ctx, phrase, things, must=True)
+    return [*made, *(ctx.clause(c.raised, part=part, amount=amount) for part in things)]
 
 
 def _grasp(ctx: Context, phrase: Phrase) -> list[Clause]:
-    things = ctx.objects(phrase, "an object to grasp")
-    return _handled(ctx, phrase, things, lambda part: _grip(ctx), must=True)
+    return _approach(ctx, phrase, ctx.objects(phrase, "an object to grasp"), must=True)
 
 
 def _release(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -383,7 +365,7 @@ def _kick(ctx: Context, phrase: Phrase) -> list[Clause]:
     word, distance = phrase.way(), phrase.number("distance")
     way, made = floats(ctx.along(word)) if word else None, list[Clause]()
     for thing in things:
-        made.append(near(ctx, feet[0], ctx.movable(thing), must=False))
+        made += [near(ctx, foot, ctx.movable(thing), must=False) for foot in feet]
         made.append(ctx.clause(c.shifted, part=thing, way=way, amount=distance, word="is kicked"))
     return made
 
