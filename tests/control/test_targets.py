@@ -125,7 +125,7 @@ def test_legs_stay_within_reach_of_the_stance_and_arms_do_not():
     text = MOTOR_DOG.replace("</body></worldbody>", arm).replace(
         "</actuator>", '<position joint="arm" kp="20" kv="1" ctrlrange="-2.5 2.5"/></actuator>'
     )
-    space = planner_of(task_of(text)).space
+    space = planner_of(task_of(text), targets=TargetSettings(reach=1.0)).space
     np.testing.assert_allclose(space.lower, [-1.0] * 8 + [-2.5])
     np.testing.assert_allclose(space.upper, [1.0] * 8 + [2.5])
     np.testing.assert_allclose(np.diag(space.mixing), [1.0] * 8 + [0.4])
