@@ -19,9 +19,8 @@ from movlr_jax.control.settings import (
     PlanningSettings,
     with_samples,
 )
-from movlr_jax.control.targets import joint_targets
+from movlr_jax.control.targets import joint_targets, posture_of, target_box
 from movlr_jax.errors import UserError
-from movlr_jax.models.motors import noise_shares
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.domain import Ranges, draw
 from movlr_jax.physics.native import NativePhysics
@@ -121,15 +120,15 @@ def build_planner(
             spline=config.spline,
         )
     else:
-        resting, shares = task.resting, None
+        resting, box = task.resting, None
         if isinstance(config, MppiSettings):
             targets, why = joint_targets(config.targets, task, config.space)
             say(why)
             if targets:
                 model, resting = targets.model, partial(targets.resting, task)
             if config.space != "controls":
-                shares = noise_shares(model, config.targets.reach)
-        space = ControlSpace(model, config.knots, config.horizon_s, config.spline, resting, shares)
+                box = target_box(model, posture_of(task), resting, config.targets.reach)
+        space = ControlSpace(model, config.knots, config.horizon_s, config.spline, resting, box)
     acting = replace(task, model=model)
     worlds, ranges = config.mppi.worlds, task.ranges or _PLAN_RANGES
     domain = draw(ranges, worlds, _WORLD_SEED) if worlds > 1 else None

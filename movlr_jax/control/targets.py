@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
 
+from movlr_jax.control.mpc.knots import PLANNER
+from movlr_jax.control.ranges import control_ranges
 from movlr_jax.errors import UserError
 from movlr_jax.models.actuators import servo_controls
-from movlr_jax.models.motors import TargetSettings, gains, motors, targetable, with_targets
+from movlr_jax.models.motors import (
+    TargetSettings,
+    angles_per_control,
+    gains,
+    motors,
+    supporting,
+    targetable,
+    with_targets,
+)
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, SimState, Trajectory
 
@@ -63,12 +74,33 @@ class JointTargets:
         )
 
 
+def posture_of(task: Task) -> np.ndarray:
+    """Return the posture [nq] around which the targets of a task lie."""
+    return np.median(task.start(np.random.default_rng(0), _STARTS)[0], axis=0)
+
+
+def target_box(
+    model: mujoco.MjModel, posture: np.ndarray, resting: Callable[[np.ndarray], np.ndarray], reach: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return lower and upper limits of plans [nu], and the share of what is between them that noise refers to [nu].
+
+    Servos of limbs on which a body stands stay within `reach` (rad or m) of `posture` [nq]: a leg that swings further
+    cannot hold the body. Noise of all servos of joints refers to 2 `reach`, for the range of a joint says little.
+    """
+    low, high = control_ranges(model, PLANNER)
+    per, rest = angles_per_control(model), resting(posture)
+    far = np.where(per > 0, reach / np.maximum(per, 1e-9), np.inf)
+    bound = np.where(supporting(model, posture), far, np.inf)
+    low, high = np.maximum(low, rest - bound), np.minimum(high, rest + bound)
+    return low, high, np.minimum(1.0, 2 * far / np.maximum(high - low, 1e-9))
+
+
 def joint_targets(settings: TargetSettings, task: Task, space: str) -> tuple[JointTargets | None, str]:
     """Return the joint targets of the setting `optimizer.space`, None for controls; and why. Raises UserError."""
     model = task.model
     if space == "controls":
         return None, "plans are controls, as set"
-    posture = np.median(task.start(np.random.default_rng(0), _STARTS)[0], axis=0)
+    posture = posture_of(task)
     which = motors(model) if space == "targets" else targetable(model, posture)
     if not which.any():
         if space == "targets":

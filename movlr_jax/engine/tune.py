@@ -102,7 +102,7 @@ def tune(plan: StudySettings) -> dict[str, Any]:
     close(bench.optimizer)  # every trial builds its own
     task, verdict, origin = bench.task, bench.verdict, bench.origin
     assert verdict.program is not None
-    defaults = _defaults(config, verdict.program.weights, plan.space)
+    defaults = _defaults(bench.config, verdict.program.weights, plan.space)
 
     def objective(trial: optuna.Trial) -> float:
         values = {name: allowed.suggest(trial, name) for name, allowed in plan.space.items()}

@@ -21,6 +21,7 @@ _HOLD_S = 0.4  # s, how long the start posture is held to see how far joints giv
 _SAG = 0.1  # rad or m that a joint may give way under its load
 _SHARPEST = 0.1  # rad or m of error at which a motor gives at most its full force
 _ROUNDS = 8
+_AT_GROUND = 0.05  # m above the lowest point of a body
 _BALANCED = 0.01  # m, distance of the centre of mass of a wheel from its axis
 
 
@@ -104,17 +105,35 @@ def with_targets(
     return model
 
 
-def noise_shares(model: mujoco.MjModel, reach: float) -> np.ndarray:
-    """Return [nu] the share of each control range that the noise of plans refers to.
+def angles_per_control(model: mujoco.MjModel) -> np.ndarray:
+    """Return [nu] how many rad or m of its joint one unit of the control of a servo means; 0 for other actuators."""
+    per, served = np.zeros(model.nu), servos(model) & of_joints(model)
+    slope = model.actuator_biasprm[served, 1] * model.actuator_gear[served, 0]
+    per[served] = np.abs(model.actuator_gainprm[served, 0] / slope)
+    return per
 
-    Of servos of joints at most 2 `reach` (rad or m), as the range of a joint says little about motions; of others 1.
-    """
-    served = np.flatnonzero(servos(model) & of_joints(model) & model.actuator_ctrllimited.astype(bool))
-    shares = np.ones(model.nu)
-    for i in served:
-        moved = model.actuator_gainprm[i, 0] / (model.actuator_biasprm[i, 1] * model.actuator_gear[i, 0])
-        shares[i] = min(1.0, 2 * reach / max(abs(moved) * np.ptp(model.actuator_ctrlrange[i]), 1e-9))
-    return shares
+
+def supporting(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:
+    """Return [nu] which actuators move joints of limbs on which a body that travels stands at `posture` [nq]."""
+    data, root = mujoco.MjData(model), root_of(model)
+    data.qpos[:] = posture
+    mujoco.mj_kinematics(model, data)
+    found = np.zeros(model.nu, bool)
+    if (model.jnt_type[base_joints(model, root)] == mujoco.mjtJoint.mjJNT_HINGE).all():
+        return found
+    solid = np.flatnonzero(
+        (model.body_rootid[model.geom_bodyid] == model.body_rootid[root]) & (model.geom_contype != 0)
+    )
+    low = data.geom_xpos[solid] @ up_of(model, data) - model.geom_rbound[solid]
+    feet = {int(b) for b in model.geom_bodyid[solid[low < low.min(initial=np.inf) + _AT_GROUND]]}
+    bearing: set[int] = set()
+    for body in feet:
+        while body:
+            bearing.add(body)
+            body = int(model.body_parentid[body])
+    for i in np.flatnonzero(of_joints(model)):
+        found[i] = int(model.jnt_bodyid[model.actuator_trnid[i, 0]]) in bearing
+    return found
 
 
 def targetable(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:

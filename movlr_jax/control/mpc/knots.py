@@ -93,11 +93,15 @@ class KnotSpace:
         }
 
 
+PLANNER = "optimizer=mppi samples"  # what needs control ranges
+
+
 class ControlSpace(KnotSpace):
     """Plans of standard MPPI: `knots` values of every control over the horizon.
 
     resting: qpos [nq] -> controls [nu] that hold a start posture, around which the first plan samples.
-    shares: [nu] of the control ranges, to which the noise refers; None: 1.
+    box: lower and upper limits of plans [nu] within the control ranges, and the share of what is between them that
+    the noise refers to; None: the control ranges.
     """
 
     def __init__(
@@ -107,9 +111,9 @@ class ControlSpace(KnotSpace):
         horizon_s: float,
         spline: str = "linear",
         resting: Callable[[np.ndarray], np.ndarray] | None = None,
-        shares: np.ndarray | None = None,
+        box: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
     ):
-        low, high = control_ranges(model, "optimizer=mppi samples")
+        low, high, shares = box or (*control_ranges(model, PLANNER), None)
         super().__init__(low.astype(np.float32), high.astype(np.float32), knots, horizon_s, spline)
         self._resting = resting
         if shares is not None:
