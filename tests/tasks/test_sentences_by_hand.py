@@ -1,4 +1,7 @@
-"""How sentences are read, against expectations that were written down from the English before the reader was run.
+"""How sentences are read, against expectations that were worked out from the English, not from a reading.
+
+Of the sentences, 108 were written before the reader was run on them; two of these were corrected afterwards, in which
+words a refusal names. The others were added with a mend, after the code had shown that a word was dropped.
 
 An expectation names the clauses of each phase with facts in SI units: rotations in rad, left or as the joint's axis
 positive; directions [3] in the world at the start, x ahead and y to the left; heights in m, up positive. What the
