@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sysconfig
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from movlr_jax.engine import environment
 environment.prepare_environment()
 
 import numpy as np  # noqa: E402
+from quick import read_options  # noqa: E402
 from record import RESULTS, circumstances, write  # noqa: E402
 
 from movlr_jax._util.intervals import rate_interval  # noqa: E402
@@ -73,10 +75,10 @@ def cells(only: list[str]) -> list[tuple[str, str]]:
     return [(r, s) for r, s in named if not only or r in only or f"{r}_{s}" in only]
 
 
-def measured(model: Path, words: str, settings: list[str], trials: int) -> dict[str, Any]:
+def measured(model: Path, words: str, settings: list[str], trials: int, seconds: float) -> dict[str, Any]:
     """Return one row: what fresh trials of the first program did."""
     said: list[str] = []
-    config = compose([f"model={model}", f'instruction="{words}"', "episode_s=4", *settings])
+    config = compose([f"model={model}", f'instruction="{words}"', f"episode_s={seconds}", *settings])
     task = task_of(config)
     config = sized(config, task, 1, said.append)
     optimizer = build_optimizer(config.optimizer, task, config.physics, said.append)
@@ -141,27 +143,35 @@ def main() -> None:
     parser.add_argument("--before", action="store_true")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--trials", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--set", nargs="*", default=[])
-    given = parser.parse_args()
+    quick: dict[str, Any] = {
+        "only": ["hopper_hop"],
+        "trials": 1,
+        "seconds": 0.5,
+        "set": ["optimizer.mppi.samples=4"],
+    }
+    given = read_options(parser, **quick)
     if given.report:
         return report()
     known = json.loads(OUT.read_text(encoding="utf-8")) if OUT.is_file() else {"rows": {}}
     for robot, short in cells(given.only):
         name = f"{robot}_{short}{'_before' if given.before else ''}"
-        if name in known["rows"]:
+        if name in known["rows"] and not given.quick:
             continue
-        paths = [p for folder in given.robots for p in folder.rglob(FILES[robot].split("/")[-1])]
+        folders = [*given.robots, Path(sysconfig.get_paths()["purelib"])]  # gymnasium is here
+        paths = [p for folder in folders for p in folder.rglob(FILES[robot].split("/")[-1])]
         path = next(p for p in paths if p.as_posix().endswith(FILES[robot]))
-        row = measured(
-            path, WORDS[robot][short], [*given.set, *(BEFORE if given.before else [])], given.trials
-        )
+        settings = [*given.set, *(BEFORE if given.before else [])]
+        row = measured(path, WORDS[robot][short], settings, given.trials, given.seconds)
         known["rows"][name] = row
         known |= {
             "circumstances": circumstances(),
             "command": "benchmarks/robots.py",
             "cores": os.cpu_count(),
         }
-        write(OUT, known)
+        if not given.quick:
+            write(OUT, known)
         print(_line(name, row), flush=True)
 
 

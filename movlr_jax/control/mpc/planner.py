@@ -166,14 +166,18 @@ class PlannedControllers:
         p = self.planner
         start = p.space.begun(start)
         initial, home = start.step, p.space.held(start)
-        known, updates = p.init(home), max(p.config.first_updates, p.config.mppi.updates)
+        rule = p.config.mppi
+        known, updates = (
+            p.init(home),
+            rule.updates if rule.restarts else max(p.config.first_updates, rule.updates),
+        )
 
         def replanned(state: SimState, keys: Sequence[jax.Array]) -> Any:
             nonlocal known, updates
             sample, random = keys
             # the policies of plans draw nothing, so one key is enough
             plan = self.replan(known, state, initial, home, sample, random.reshape(-1)[0], updates)
-            known, updates = p.shift(plan), p.config.mppi.updates
+            known, updates = p.shift(plan), rule.updates
             return p.space.params(p.sim_physics, state, np.asarray(plan.mean)[:, None])
 
         loop = Loop(p.sim_physics, p.sim_policy, replanned, p.config.replan_every, len(self.programs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,8 @@ class PlanningRule:
     Sigmas are fractions of the range of each dimension. The methods are pure JAX functions of one candidate;
     `lower` and `upper` [dims] are the bounds of a plan.
     """
+
+    restarts: ClassVar[bool] = False  # whether every plan begins anew, so that a warm first plan is lost
 
     samples: int = setting(
         0, "rollouts per plan and candidate; auto (or 0): 32 on CPUs, more where a search needs them", least=0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ STRATEGIES = ("CMA_ES", "Sep_CMA_ES", "MA_ES", "SNES")
 class Evosax(PlanningRule):
     """An evolution strategy that starts anew at every plan, so several updates a plan are needed."""
 
+    restarts: ClassVar[bool] = True
     strategy: str = setting("CMA_ES", f"one of {', '.join(STRATEGIES)}", choices=STRATEGIES)
 
     def noise(self, key: jax.Array, shape: tuple[int, int], mixing: Array, turn: int) -> Array:
