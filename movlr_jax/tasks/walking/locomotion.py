@@ -29,9 +29,8 @@ from movlr_jax.types import Array, SimState, Step, Trajectory
 LEGS = ("left_leg", "right_leg")  # touch parts that also feel contacts between the legs
 KNEE_M = 0.12  # m above the ground; a lower knee counts as kneeling
 TOPPLING_DEG = 20.0  # of the trunk against its start, at the end of a walk
-UPRIGHT = (
-    0.8  # share of the start height; with a lower pelvis, the body topples and its progress no longer counts
-)
+# share of the start height; with a lower pelvis, the body topples and its progress no longer counts
+UPRIGHT = 0.8
 SPEED_TOLERANCE = 0.1  # largest relative error of the mean speed in a success
 _SLOWEST = 0.5  # share of the goal speed; a slower body also needs gait terms
 TOUCH_N = 5.0  # N; a larger force on anything but the feet is a fall
