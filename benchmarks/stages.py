@@ -149,7 +149,7 @@ def replan(given: argparse.Namespace) -> dict[str, Any]:
         nonlocal number
         number += 1
         # another posture each time, so that nothing that belongs to a posture is known already
-        moved = start.replace(qpos=np.asarray(start.qpos) + 1e-9 * number)  # pyright: ignore[reportAttributeAccessIssue]
+        moved = start.replace(qpos=np.asarray(start.qpos) + 1e-9 * number)
         again = jax.random.fold_in(key, number)
         new = controllers.replan(plan, moved, start.step, home, again, again)
         params = p.space.params(p.sim_physics, moved, np.asarray(new.mean)[:, None])

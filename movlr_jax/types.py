@@ -8,18 +8,27 @@ Units are SI; frames are the world frame unless said otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 import jax
 import numpy as np
-from flax import struct
 
 Array = jax.Array | np.ndarray
 Progress = Callable[[int, int], None]  # (done, total) of the stage at hand
 
 
-@struct.dataclass
-class Step:
+class Replaceable:
+    """Base of frozen dataclasses that JAX maps over as trees of their fields."""
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy in which the fields `changes` have other values."""
+        return replace(self, **changes)  # pyright: ignore[reportArgumentType]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Step(Replaceable):
     """What is known at one instant of one simulation; batched by leading axes.
 
     Every field belongs to the same instant. `sensors` holds the sensors of `rewards.state.Layout`.
@@ -33,8 +42,9 @@ class Step:
     prev_action: Array  # [..., nu] control of the step before
 
 
-@struct.dataclass
-class SimState:
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SimState(Replaceable):
     """Where B simulations stand and what was last measured there.
 
     `sensors` were measured at the start of the last simulation step, one sim_dt before `time`: MuJoCo
@@ -62,8 +72,9 @@ class SimState:
         )
 
 
-@struct.dataclass
-class Trajectory:
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Trajectory(Replaceable):
     """B finished rollouts of T control steps: the only thing a reward ever sees of physics."""
 
     steps: Step  # [B, T, ...] the state of the last simulation step of each control step

@@ -7,21 +7,23 @@ an activation to a target in one step (Wei et al., MPC2, ICLR 2025, section on t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
-from flax import struct
 
 from movlr_jax.errors import UserError
-from movlr_jax.types import Array
+from movlr_jax.types import Array, Replaceable
 
 _MIN = 1e-15  # mjMINVAL
 _GROUPS = 31  # groups of actuators that a model can disable
 
 
-@struct.dataclass
-class ForceParams:
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ForceParams(Replaceable):
     """Constants of the active force (gainprm) or the passive force (biasprm) of every muscle, each [nu]."""
 
     length_min: Array  # m, actuator_lengthrange[0]
@@ -35,7 +37,8 @@ class ForceParams:
     fvmax: Array
 
 
-@struct.dataclass
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class MuscleParams(ForceParams):
     """Constants of every muscle of a model, each [nu]; its own of `ForceParams` are those of the active force."""
 

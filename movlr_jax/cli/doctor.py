@@ -1,8 +1,8 @@
 """`movlr-jax doctor`: show what works on this machine. A check that fails is a row of the table.
 
-model=NAME shows one model, by name or MJCF file. llm=... vlm=... makes one cheap call to each. `judge vlm=...` tests
-the judge on pairs of motions with a known winner. `judge RUN_DIR` shows the votes of people next to the judge of the
-run and the metrics.
+model=NAME shows one model, by name or MJCF file; with instruction="..." also how the sentence is read on it.
+llm=... vlm=... makes one cheap call to each. `judge vlm=...` tests the judge on pairs of motions with a known winner.
+`judge RUN_DIR` shows the votes of people next to the judge of the run and the metrics.
 """
 
 # Packages are imported inside the checks, so that the command also starts when one of them is broken.
@@ -64,7 +64,14 @@ def doctor(words: list[str]) -> int:
         from movlr_jax.cli.doctor_models import check_judge, check_models
 
         return check_judge(words[1:], console) if words[0] == "judge" else check_models(words, console)
-    return _show_model(" ".join(words), console)
+    sentences = [word for word in words if word.startswith("instruction=")]
+    model = " ".join(word for word in words if word not in sentences)
+    shown = _show_model(model, console)
+    if not sentences:
+        return shown
+    from movlr_jax.cli.read import show_reading
+
+    return show_reading(sentences[-1].partition("=")[2], [model])
 
 
 def _overview(console: Console) -> int:

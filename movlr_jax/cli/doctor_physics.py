@@ -12,6 +12,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from movlr_jax.cli.doctor_control import control_lines
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.control.optimizers import Mpc2
@@ -30,10 +31,12 @@ _CLOSE_DEG = 5.0  # a smaller difference does no harm
 
 
 def physics_cards(adapter: ModelAdapter) -> Iterator[Table]:
-    """Yield a table about the time step of plans, if all actuators are muscles, and one about MJX."""
+    """Yield a table about plans, for muscles about their time step, and one about MJX."""
     task = _scene(adapter)
     if task is not None and (task.model.actuator_gaintype == mujoco.mjtGain.mjGAIN_MUSCLE).all():
         yield _card("optimizer.plan_dt, the time step of plans", _time_steps(task))
+    elif task is not None:
+        yield _card("optimizer=mppi, plans", control_lines(task))
     yield _card("physics=mjx, plans only", _changes(task))
 
 

@@ -31,7 +31,12 @@ def read(arguments: list[str]) -> int:
         raise UserError(
             'give one sentence in quotes, as in movlr-jax read "walk forward 2 m" model=robot.xml'
         )
-    task = task_of(compose([*settings, *overrides_of({"instruction": words[0]})]))
+    return show_reading(words[0], settings)
+
+
+def show_reading(instruction: str, settings: Sequence[str]) -> int:
+    """Print the reading of a sentence on the model or task of the settings, as `read`. Raises UserError."""
+    task = task_of(compose([*settings, *overrides_of({"instruction": instruction})]))
     sentence = task.motion
     assert sentence is not None  # a task with an instruction has no places to reach
     if sentence.problem:

@@ -79,10 +79,13 @@ def _composed(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], boo
     tuned_settings: dict[str, Any] = {}
     with hydra_at_conf():
         try:
-            composed = hydra_compose("config", overrides=list(words))
-            if described := _is_described(composed):
-                words = [f"task={FILE_TASK}", *words]  # its defaults
-                composed = hydra_compose("config", overrides=list(words))
+            given = {name_of(word) for word in words if not word.endswith("=null")}
+            described = {"model", "instruction"} <= given and "task" not in given
+            of_task = [f"task={FILE_TASK}", *words]  # its defaults, without which some settings are not known
+            composed = hydra_compose("config", overrides=of_task if described else list(words))
+            if not described and (described := _is_described(composed)):
+                composed = hydra_compose("config", overrides=of_task)
+            words = of_task if described else words
             if tuned := _tuned(composed):  # the settings of the user override the tuned ones
                 plain = flat(OmegaConf.to_container(composed))
                 composed = hydra_compose("config", overrides=[tuned, *words])

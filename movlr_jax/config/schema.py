@@ -116,6 +116,12 @@ class SearchConfig:
         "half as many; null: what the first program's trials suggest",
         least=1,
     )
+    minutes: float = setting(
+        10.0,
+        "that a search may take, films not counted: programs get fewer trials where it would take longer, unless "
+        "`trials` is given",
+        above=0,
+    )
     confirm: int | None = setting(
         None,
         "trials that no choice has seen, in which the best program is confirmed at the end, with the first and the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.mpc.knots import ControlSpace
@@ -13,11 +14,14 @@ from movlr_jax.control.settings import (
     OPTIMIZERS,
     SAMPLES,
     Mpc2Settings,
+    MppiSettings,
     OptimizerSettings,
     PlanningSettings,
     with_samples,
 )
+from movlr_jax.control.targets import joint_targets
 from movlr_jax.errors import UserError
+from movlr_jax.models.motors import noise_shares
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.domain import Ranges, draw
 from movlr_jax.physics.native import NativePhysics
@@ -97,8 +101,8 @@ def build_planner(
     """
     if not isinstance(config, PlanningSettings):
         raise UserError(f"optimizer={config.name} does not plan; give optimizer=mpc2 or mppi")
-    config = with_samples(config, config.mppi.samples or SAMPLES)
-    model, notes = task.model, {}
+    config = with_samples(config.suited(task), config.mppi.samples or SAMPLES)
+    model, targets, notes = task.model, None, {}
     if isinstance(config, Mpc2Settings) and config.prior.policy:
         from movlr_jax.control.ppo.build import prior_space  # Brax takes seconds to import
 
@@ -117,13 +121,21 @@ def build_planner(
             spline=config.spline,
         )
     else:
-        space = ControlSpace(model, config.knots, config.horizon_s, config.spline, task.resting)
-    task = replace(task, model=model)
+        resting, shares = task.resting, None
+        if isinstance(config, MppiSettings):
+            targets, why = joint_targets(config.targets, task, config.space)
+            say(why)
+            if targets:
+                model, resting = targets.model, partial(targets.resting, task)
+            if config.space != "controls":
+                shares = noise_shares(model, config.targets.reach)
+        space = ControlSpace(model, config.knots, config.horizon_s, config.spline, resting, shares)
+    acting = replace(task, model=model)
     worlds, ranges = config.mppi.worlds, task.ranges or _PLAN_RANGES
     domain = draw(ranges, worlds, _WORLD_SEED) if worlds > 1 else None
     times = {"sim_dt": config.plan_dt, "ctrl_dt": config.ctrl_dt}
-    plan = planning_physics(physics, task, **times, say=say, domain=domain, graph=config.warp_graph)
+    plan = planning_physics(physics, acting, **times, say=say, domain=domain, graph=config.warp_graph)
     sim = NativePhysics(model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
-    planner = Planner(config, task, space, plan, sim, say)
+    planner = Planner(config, acting, space, plan, sim, say, targets)
     planner.notes = notes
     return planner

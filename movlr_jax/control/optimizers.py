@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from movlr_jax._util.parts import part, setting
 from movlr_jax.control.base import Optimizer
 from movlr_jax.control.build import build_planner
-from movlr_jax.control.mpc.rules import RULES, PlanningRule
-from movlr_jax.control.mpc.rules import Mppi as MppiRule
 from movlr_jax.control.ppo.config import REFERENCE
-from movlr_jax.control.settings import Mpc2Settings, PlanningSettings, PpoSettings, Say
+from movlr_jax.control.settings import Mpc2Settings, MppiSettings, PpoSettings, Say
+from movlr_jax.control.suited import facts_of, suited
 
 if TYPE_CHECKING:
     from movlr_jax.tasks import Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mppi(PlanningSettings):
-    """Plans over knots of the controls, for any actuator."""
+class Mppi(MppiSettings):
+    """Plans over knots of the controls, or of joint targets in place of the torques of motors without servos."""
 
-    horizon_s: float = setting(0.64, "s; a shorter horizon ends before a hopping body lands", above=0)
-    knots: int = setting(6, "of a plan, over the horizon", least=1)
-    mppi: PlanningRule = part(RULES, MppiRule(sigma=0.2))
+    def suited(self, task: Task) -> Self:
+        return self if self.horizon_s and self.knots else suited(self, facts_of(task, self.space))
 
     def build(self, task: Task, physics: str, say: Say) -> Optimizer:
         return build_planner(self, task, physics, say)

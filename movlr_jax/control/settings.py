@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from movlr_jax._util.parts import Parts, part, setting
 from movlr_jax._util.settings import plain
@@ -12,6 +12,8 @@ from movlr_jax.control.mpc.knots import SPLINES
 from movlr_jax.control.mpc.rules import RULES, Mppi, PlanningRule
 from movlr_jax.control.muscle_controllers import LAWS, MuscleLaw
 from movlr_jax.control.ppo.config import REFERENCE, GroupsConfig, PdConfig, PpoConfig, file_hashes
+from movlr_jax.control.targets import SPACES
+from movlr_jax.models.motors import TargetSettings
 from movlr_jax.physics.choose import GRAPHS
 
 if TYPE_CHECKING:
@@ -38,6 +40,10 @@ class OptimizerSettings:
     def build(self, task: Task, physics: str, say: Say) -> Optimizer:
         """Return the optimiser on `physics` (native, mjx, warp, auto). Raises UserError."""
         raise NotImplementedError
+
+    def suited(self, task: Task) -> Self:
+        """Return the settings with those that are left to the package, chosen for the body of `task`."""
+        return self
 
     def acting(self, task: Task) -> Task:
         """Return `task` with the actuators that the optimiser commands, for its programs, measures and films."""
@@ -70,12 +76,29 @@ class PlanningSettings(OptimizerSettings):
     replan_every: int = setting(2, "control steps", least=1)
     knots: int = setting(1, "of a plan, over the horizon", least=1)
     spline: str = setting("linear", "between knots: linear, zero (each is held) or cubic", choices=SPLINES)
+    first_updates: int = setting(1, "rounds of samples, rollouts and update of the first plan", least=1)
     warp_graph: str = _warp_graph()
     mppi: PlanningRule = part(RULES, Mppi())
 
     def scored_at_once(self, task: Task) -> int:
         steps = max(1, round(self.horizon_s / self.ctrl_dt))
         return max((self.mppi.samples or SAMPLES) * self.mppi.worlds * steps, super().scored_at_once(task))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MppiSettings(PlanningSettings):
+    """Plans over knots of the controls, or of joint targets in place of the torques of motors without servos."""
+
+    horizon_s: float = setting(0.0, "s; 0: what suits the body", least=0)
+    knots: int = setting(0, "of a plan, over the horizon; 0: what suits the body", least=0)
+    first_updates: int = setting(4, "rounds of samples, rollouts and update of the first plan", least=1)
+    mppi: PlanningRule = part(RULES, Mppi(sigma=0.2))
+    space: str = setting(
+        "auto",
+        "what plans are: controls, or targets of joints that PD follows in place of motors",
+        choices=SPACES,
+    )
+    targets: TargetSettings = field(default_factory=TargetSettings)
 
 
 @dataclass(frozen=True, kw_only=True)

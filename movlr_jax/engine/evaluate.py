@@ -23,7 +23,7 @@ from movlr_jax.control.settings import PpoSettings
 from movlr_jax.engine.description import about_tuned, to_yaml
 from movlr_jax.engine.parts import films_here, sized
 from movlr_jax.engine.rewards import reward_source
-from movlr_jax.engine.tasks import task_of
+from movlr_jax.engine.tasks import check_read, task_of
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
 from movlr_jax.evolution.evaluation import make_probe, middle
@@ -98,7 +98,9 @@ def prepared(
         task: The task, if it is built already.
         compare: Whether the hand-written reward of the task is wanted too.
     """
-    task = acting(config.optimizer, task or task_of(config))
+    task = task or task_of(config)
+    check_read(config, task)
+    task = acting(config.optimizer, task)
     config = sized(config, task, 1, reporter.say)
     folder = Path(config.run_dir) if config.run_dir else default_folder(task)
     source, origin = given or reward_source(config.reward, task)

@@ -131,6 +131,7 @@ def sized(config: Config, task: Task, candidates: int, say: Callable[[str], obje
 
     candidates: how many share a batch. Raises UserError.
     """
+    config = dataclasses.replace(config, optimizer=config.optimizer.suited(task))
     if not isinstance(config.optimizer, PlanningSettings) or config.optimizer.mppi.samples:
         return config
     n = _samples_of(Path(config.resume)) if config.resume else None

@@ -17,8 +17,8 @@ from movlr_jax.control.build import acting, build_optimizer, close
 from movlr_jax.engine.description import about_success, about_tuned, describe, to_yaml
 from movlr_jax.engine.parts import build_context, chooses_samples, resize, sized, task_and_optimizer
 from movlr_jax.engine.resume import about_damaged, check_before_building, keep_settings, same_search
-from movlr_jax.engine.tasks import task_of
-from movlr_jax.errors import BudgetSpent, UserError, resuming
+from movlr_jax.engine.tasks import check_read, task_of
+from movlr_jax.errors import BudgetSpent, resuming
 from movlr_jax.evolution.confirm import confirm
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.criticise import in_a_line
@@ -30,7 +30,6 @@ from movlr_jax.evolution.rank import nothing_answered, silence
 from movlr_jax.evolution.tracking import begin_tracking, end_tracking
 from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.film.group_picture import GROUPS, picture
-from movlr_jax.language.registry import Auto
 from movlr_jax.records import Confirmation, Ranking
 from movlr_jax.report.page import PAGE, write_report
 from movlr_jax.storage.archive import Archive
@@ -40,18 +39,6 @@ from movlr_jax.tracking.base import Ended
 
 # unjudged: the judge answered no comparison
 Outcome = Literal["finished", "unjudged", "budget spent", "interrupted"]
-
-
-def check_read(config: Config, task: Task) -> None:
-    """Refuse an instruction with words that nobody reads. Raises UserError.
-
-    A language model reads all of it; `instruction.partial=true` goes on with the words that were read.
-    """
-    asks_model = config.llm.name != "scripted" or not isinstance(config.proposer, Auto)
-    if config.instruction is None or config.instruction_partial or asks_model or config.resume:
-        return
-    if task.motion is not None and task.motion.problem:
-        raise UserError(task.motion.problem)
 
 
 def run_search(config: Config, task: Task | None = None) -> tuple[Path, Outcome]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from movlr_jax._util.parts import services_of
 from movlr_jax.config.schema import Config
 from movlr_jax.engine.environment import prepare_physics
 from movlr_jax.errors import UserError
+from movlr_jax.language.registry import Auto
+from movlr_jax.language.settings import EMBEDDED
 from movlr_jax.models.from_path import is_path
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.base import check_episode
@@ -33,6 +36,24 @@ def task_of(config: Config) -> Task:
         config.task.name, config.model, config.episode_s, config.task.settings, config.instruction
     )
     return adapted(task, config)
+
+
+def check_read(config: Config, task: Task) -> None:
+    """Refuse an instruction with words that nobody reads. Raises UserError.
+
+    A language model reads all of it; `instruction.partial=true` goes on with the words that were read.
+    """
+    if config.instruction is None or config.instruction_partial or config.resume or _model_writes(config):
+        return
+    if task.motion is not None and task.motion.problem:
+        raise UserError(task.motion.problem)
+
+
+def _model_writes(config: Config) -> bool:
+    """Return whether a language model writes the programs, and so reads the instruction."""
+    if not isinstance(config.proposer, Auto):
+        return "client" in services_of(config.proposer) and config.llm.name not in EMBEDDED
+    return (config.vlm if config.method.watches else config.llm).name not in EMBEDDED
 
 
 def task_folder(config: Config) -> Path:

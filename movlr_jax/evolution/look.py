@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from movlr_jax.config.schema import Config
 from movlr_jax.control.build import trains
 from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.evolution.context import SearchContext
@@ -21,31 +23,31 @@ from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task
 
 _MORE = 4  # times the samples of a plan, tried where no program succeeds
-_LONGEST_MIN = 20.0  # predicted minutes of a search up to which the engine itself takes more samples
+_EVENT = "fewer_trials"  # recorded where a search takes fewer trials than it would by default
+_FEWER = 2  # trials of the better half of a generation, where the search would take too long
 
 
-def look(context: SearchContext, plan: TrialPlan) -> None:
-    """Run the first program, and the hand-written one, before the search.
+def look(context: SearchContext, plan: TrialPlan) -> TrialPlan:
+    """Run the first program, and the hand-written one, before the search. Return how many trials programs then get.
 
     Their trials are the first ones of generation 0, so that they are compared with its programs in the same trials.
     Where none of them succeeds, the planner may be too weak to tell programs apart: they run again with more samples
-    per plan, which are kept if the scores are clearly better and the search does not become long.
+    per plan, which are kept if the scores are clearly better and the search takes no longer than the setting
+    `minutes`. Where `plan` would take longer, programs get fewer trials.
     """
     programs, first = baselines(context)
     if set(programs) <= set(context.journal.trials(0)):
-        return
+        fewer = (context.archive.get(_EVENT) or {}).get("trials")
+        return TrialPlan.of(replace(context.config, trials=fewer)) if fewer else plan
     numbers = range(plan.look)
     started = time.monotonic()
     ran = simulated(context, 0, programs, numbers)
-    seconds = time.monotonic() - started
+    begun = _Begun((time.monotonic() - started) / 60, len(programs) * plan.look, len(programs))
     _say(context, ran, first)
-    left = plan.left(context.config.candidates, context.config.generations, len(programs))
-    rest = left / (len(programs) * plan.look)  # of the search, in units of this batch
-    minutes = seconds * rest / 60
     if context.resize and _none_succeeds(context.task, ran):
-        ran, minutes = _stronger(context, programs, numbers, ran, rest) or (ran, minutes)
+        ran, begun = _stronger(context, programs, numbers, ran, begun) or (ran, begun)
+    plan = _within(context, plan, begun)
     context.journal.record_trials(0, ran, numbers)
-    context.reporter.say(f"{plan.text()}; about {max(1, round(minutes))} more minutes, films not counted")
     if isinstance(context.config.optimizer, PlanningSettings):
         samples = context.config.optimizer.mppi.samples
         rows = (context.config.candidates + 1) * plan.first * samples
@@ -56,6 +58,37 @@ def look(context: SearchContext, plan: TrialPlan) -> None:
         context.reporter.say(
             "the task always starts from the same state, so trials differ in the planner's noise alone"
         )
+    return plan
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """How long a batch of trials of some programs took, from which the minutes of a search are predicted."""
+
+    minutes: float
+    trials: int
+    programs: int
+
+    def left(self, config: Config, plan: TrialPlan) -> float:
+        """Return about how many minutes a search takes from here on."""
+        return self.minutes / self.trials * plan.left(config.candidates, config.generations, self.programs)
+
+
+def _within(context: SearchContext, plan: TrialPlan, begun: _Begun) -> TrialPlan:
+    """Return `plan`, or one of fewer trials if it would take longer than the search may. Record and say which."""
+    config = context.config
+    minutes, instead = begun.left(config, plan), ""
+    if config.trials is None and not trains(config.optimizer) and begun.minutes + minutes > config.minutes:
+        context.archive.record(_EVENT, {"trials": _FEWER})
+        plan = TrialPlan.of(replace(config, trials=_FEWER))
+        instead = (
+            f" instead of {round(minutes)}: few trials, because minutes={config.minutes:g} (or give trials=N)"
+        )
+        minutes = begun.left(config, plan)
+    context.reporter.say(
+        f"{plan.text()}; about {max(1, round(minutes))} more minutes{instead}, films not counted"
+    )
+    return plan
 
 
 def baselines(context: SearchContext) -> tuple[dict[str, Verdict], str]:
@@ -80,11 +113,11 @@ def _none_succeeds(task: Task, ran: Trials) -> bool:
 
 
 def _stronger(
-    context: SearchContext, programs: Mapping[str, Verdict], numbers: range, ran: Trials, rest: float
-) -> tuple[Trials, float] | None:
-    """Run the programs with more samples per plan. Return their trials and the minutes left, None to keep `ran`.
+    context: SearchContext, programs: Mapping[str, Verdict], numbers: range, ran: Trials, begun: _Begun
+) -> tuple[Trials, _Begun] | None:
+    """Run the programs with more samples per plan. Return their trials and how long they took, None to keep `ran`.
 
-    rest: how many such batches the search has before it.
+    begun: how long those of `ran` took.
     """
     assert context.resize
     assert isinstance(context.config.optimizer, PlanningSettings)
@@ -93,15 +126,17 @@ def _stronger(
     context.resize(many, False)  # a look that is interrupted begins again
     started = time.monotonic()
     after = simulated(context, 0, programs, numbers)
-    minutes = (time.monotonic() - started) * rest / 60
+    begun = replace(begun, minutes=(time.monotonic() - started) / 60)
+    config = context.config
+    minutes = begun.left(config, TrialPlan.of(replace(config, trials=config.trials or _FEWER)))
     clear = any(_better(context, after[name], ran[name]) for name in programs)
-    if clear and minutes <= _LONGEST_MIN:
+    if clear and minutes <= config.minutes:
         context.resize(many, True)
         context.reporter.say(
             f"plans have {many} samples: with {few} no program succeeds, with more it does better:"
         )
         _say(context, after, next(iter(programs)))
-        return after, minutes
+        return after, begun
     context.resize(few, False)
     but = f"they are better but would take about {minutes:.0f} minutes" if clear else "they are no better"
     context.reporter.say(f"plans have {few} samples: with {many} (optimizer.mppi.samples={many}) {but}")

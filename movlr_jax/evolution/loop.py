@@ -36,9 +36,8 @@ class Found:
 
 def evolve(context: SearchContext) -> Found:
     """Run or continue a search. Raises UserError if all candidates of the first generation fail."""
-    config, plan = context.config, TrialPlan.of(context.config)
-    population, brief = Population(), Brief()
-    look(context, plan)
+    config, population, brief = context.config, Population(), Brief()
+    plan = look(context, TrialPlan.of(config))
     for g in range(config.generations):
         context.reporter.say(f"generation {g} ({g + 1} of {config.generations})")
         context.journal.begin(g)

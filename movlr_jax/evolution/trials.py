@@ -43,8 +43,8 @@ class TrialPlan:
         learns = trains(config.optimizer)
         confirm = (3 if learns else 8) if config.confirm is None else config.confirm
         if config.trials is not None:
-            first = math.ceil(config.trials / 2)
-            return cls(first, config.trials - first, config.trials, 2 * (config.trials - 1), confirm)
+            first, last = math.ceil(config.trials / 2), 2 * (config.trials + 1) if config.trials > 1 else 0
+            return cls(first, config.trials - first, config.trials, last, confirm)
         return cls(1, 1, 2, 0, confirm) if learns else cls(2, 1, 6, 8, confirm)
 
     @property

@@ -22,6 +22,7 @@ from movlr_jax.rewards.state import state_table
 from movlr_jax.rewards.term import axis_text
 from movlr_jax.sandbox import facade, graph, limits
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.words.clauses import measures
 
 # MoVLR's upper bounds on the weights of an edit; of the factor of a change, and of the number of new terms
 LIMITS = {"weight_cap": 50, "velocity_cap": 15, "factor": "three", "new_terms": "one or two"}
@@ -156,6 +157,21 @@ def task_text(task: Task) -> str:
     episode_s = f"{task.episode_s:g}"
     return fill(
         "task", description=task.description, focus=task.focus, success=task.success, episode_s=episode_s
+    )
+
+
+def measures_text(task: Task) -> str:
+    """Return by what a motion from words is measured, empty for other tasks."""
+    motion = task.motion
+    if motion is None or not motion.decides:
+        return ""
+    unread = () if motion.whole else motion.unread or (task.description,)
+    asked = [row[1:] for row in motion.table()] if motion.asks else []
+    return fill(
+        "measures",
+        asked=[(name, text, success) for text, name, success in asked],
+        unread=unread,
+        all=measures(),
     )
 
 

@@ -140,6 +140,7 @@ def edit_talk(request: ProposalRequest) -> list[Message]:
         text = prompts.fill(
             "propose_first",
             task=prompts.task_text(task),
+            measures=prompts.measures_text(task),
             parent=task.initial_reward.strip(),
         )
     else:
@@ -158,7 +159,14 @@ def eureka_talk(request: ProposalRequest) -> list[Message]:
     task = request.task
     begin = [
         Message("system", [_system(request)]),
-        Message("user", [prompts.fill("eureka_first", task=prompts.task_text(task))]),
+        Message(
+            "user",
+            [
+                prompts.fill(
+                    "eureka_first", task=prompts.task_text(task), measures=prompts.measures_text(task)
+                )
+            ],
+        ),
     ]
     if request.parent is None:
         return begin

@@ -16,6 +16,7 @@ from movlr_jax.models.spec import compile_spec
 MAX_PARTS = 30  # bodies whose contacts may be read; in larger models only the last bodies of chains
 _DRIVES = 1e-9  # a smaller moment arm is none
 _FAR = 2.0  # lengths of a body; a limited slide that is shorter does not let it travel
+_STARTS = ("home", "stand")  # words in the names of keyframes
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
 
@@ -35,6 +36,13 @@ def name_all(spec: mujoco.MjSpec) -> None:
                 name += "_"
             element.name = name
             taken.add(name)
+
+
+def start_keyframe(model: mujoco.MjModel) -> int | None:
+    """Return the keyframe with which an episode starts: `home` or `stand`, else the first; None without keyframes."""
+    names = [model.key(k).name.lower() for k in range(model.nkey)]
+    named = next((k for word in _STARTS for k, name in enumerate(names) if word in name), None)
+    return named if named is not None or not names else 0
 
 
 def derive_adapter(

@@ -15,7 +15,7 @@ from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.world import world_of
 from movlr_jax.errors import UserError, similar_files
 from movlr_jax.models.adapter import ModelAdapter, Posture
-from movlr_jax.models.derived import MAX_PARTS, base_joints, derive_adapter, name_all, root_of
+from movlr_jax.models.derived import MAX_PARTS, base_joints, derive_adapter, name_all, root_of, start_keyframe
 from movlr_jax.models.names import PLACES, SIDES, place_of, side_of, with_pairs, words_of_all
 from movlr_jax.models.spec import compile_spec, place, read_spec, strip
 
@@ -71,7 +71,8 @@ def adapter_of(path: str) -> ModelAdapter:
         if not acts or not (model.body_treeid >= 0).any():
             what = "body that can move" if acts else f"{'enabled ' if model.nu else ''}actuators"
             raise UserError(f"{path} has no {what}, so it cannot be controlled; add muscles or motors")
-        qpos = model.key_qpos[0] if model.nkey else model.qpos0
+        key = start_keyframe(model)
+        qpos = model.qpos0 if key is None else model.key_qpos[key]
         roles = roles_of(model)
         walks = {"left_foot", "right_foot"} <= roles.keys()
         placed = {

@@ -11,6 +11,8 @@ import numpy as np
 from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import Layout
 
+_IMPRATIO = 3.0  # ratio of the stiffnesses of friction and normal force in the rollouts of plans, at most
+
 
 class Scene(Protocol):
     """The part of a task that physics uses."""
@@ -50,12 +52,15 @@ def model_bytes(model: mujoco.MjModel) -> bytes:
 
 
 def planning_model(model: mujoco.MjModel, sim_dt: float, coarse: bool) -> mujoco.MjModel:
-    """Return a copy of `model` with time step `sim_dt`; if `coarse`, with the integrator implicitfast.
+    """Return a copy of `model` with time step `sim_dt`; if `coarse`, with cheaper settings for large steps.
 
-    implicitfast is stable at larger time steps.
+    These are the integrator implicitfast, which is stable at larger time steps, and a friction that is at most
+    `_IMPRATIO` times as stiff as the normal force: stiffer friction takes the solver more iterations, and at a large
+    step brings plans no closer to the simulation (docs/control.md has figures).
     """
     model = copy.copy(model)
     model.opt.timestep = sim_dt
     if coarse:
         model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+        model.opt.impratio = min(model.opt.impratio, _IMPRATIO)
     return model

@@ -42,7 +42,7 @@ class HostPolicy:
             traces[f"policy[{rows}]"] += 1
 
             def each(t: jax.Array, time: jax.Array) -> Any:
-                then = view.replace(time=time)  # pyright: ignore[reportAttributeAccessIssue]
+                then = view.replace(time=time)
                 return act(policy, params, then, row_keys(key, t, rows, candidates), candidates)
 
             return jax.vmap(each, out_axes=1)(jnp.arange(len(times)), times)

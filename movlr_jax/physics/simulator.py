@@ -14,19 +14,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from mujoco import mjx
 
 from movlr_jax.physics.policy import controls_of
-from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
+from movlr_jax.types import Array, Policy, Replaceable, SimState, Step, Trajectory
 
 _LARGEST = 1e10  # mjMAXVAL: C MuJoCo treats larger values as divergence
 _Carry = tuple[SimState, mjx.Data]
 _Instant = tuple[Array, Array, Array, Array]  # time, qpos, qvel, act
 
 
-@struct.dataclass
-class Played:
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Played(Replaceable):
     """A rollout as its loop records it: the control steps come first, and the state after each is kept.
 
     What a loop returns only at its end may share memory with the data of a step, here nothing can. So all arrays of
@@ -64,8 +64,9 @@ def _state(instant: _Instant, sensors: Array, action: Array, diverged: Array) ->
     )
 
 
-@struct.dataclass
-class World:
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class World(Replaceable):
     """The randomised parameters of one simulation (`physics.domain`)."""
 
     fields: Mapping[str, Array]  # fields of the model and their values

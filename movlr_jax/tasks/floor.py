@@ -5,8 +5,12 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.world import World, world_of
-from movlr_jax.models.spec import compile_spec
+from movlr_jax.models.actuators import servo_controls, servos
+from movlr_jax.models.derived import base_joints
+from movlr_jax.models.motors import TargetSettings, gains, of_joints, targetable, with_targets
+from movlr_jax.models.spec import compile_spec, quiet
 from movlr_jax.rewards.term import axis_text
 from movlr_jax.tasks.walking.terrain import add_plane
 
@@ -14,6 +18,11 @@ _NAME = "added/floor"
 _FALL_S = 0.2  # s
 _FREE = 0.9  # share of the way of a free fall from which on nothing holds a body
 _FAR = 10.0  # m, largest distance that is measured
+INSIDE = 0.002  # m that bodies may overlap at the start
+_LEVEL = 0.7  # cosine between a direction and up from which on it counts as upward
+_SETTLE_S = 1.5  # s
+_CALM = 0.1  # m/s and rad/s of a body at rest
+_UPRIGHT = 0.97  # cosine of a turn by 14 degrees
 _PRESSED = 0.01  # m that the feet of a body may be below a floor on which it stands
 
 
@@ -42,6 +51,63 @@ def add_floor(spec: mujoco.MjSpec, at: mujoco.MjData, root: str) -> str:
     where = f"{axis} = {height:.3g} m" if axis in ("x", "y", "z") else f"{height:.3g} m along {axis}"
     none = "has no floor" if not len(world.planes) + len(world.others) else f"has no floor under {root}"
     return f"the model {none}, so {root} would fall: a floor was added at {where}"
+
+
+def lifted(at: mujoco.MjData, root: str) -> str:
+    """Lift the body `root` by its base until it is not inside what stands still below it.
+
+    Changes qpos of `at`. Returns a sentence about it, "" if nothing had to be lifted or could be.
+    """
+    model, data = at.model, mujoco.MjData(at.model)
+    body = model.body(root).id
+    up, tree, depth = world_of(model, body).up, model.body_rootid[body], 0.0
+    data.qpos[:] = at.qpos
+    mujoco.mj_forward(model, data)
+    for one, two, distance, frame in zip(
+        *contact_bodies(model, data).T, data.contact.dist, data.contact.frame, strict=True
+    ):
+        still, moving = (one, two) if model.body_weldid[one] == 0 else (two, one)
+        steep = abs(frame[:3] @ up) < _LEVEL or model.body_weldid[still] != 0
+        if model.body_rootid[moving] == tree and not steep:
+            depth = max(depth, -float(distance))
+    if depth <= INSIDE:
+        return ""
+    for j in base_joints(model, body):
+        first, free = model.jnt_qposadr[j], model.jnt_type[j] == mujoco.mjtJoint.mjJNT_FREE
+        if free:
+            at.qpos[first : first + 3] += depth * up
+        elif model.jnt_type[j] == mujoco.mjtJoint.mjJNT_SLIDE and abs(data.xaxis[j] @ up) > _LEVEL:
+            at.qpos[first] += depth * np.sign(data.xaxis[j] @ up)
+        else:
+            continue
+        mujoco.mj_kinematics(model, at)
+        return f"at the start, {root} was lifted by {1000 * depth:.0f} mm, because it began inside the floor"
+    return ""
+
+
+def settled(at: mujoco.MjData, root: str) -> str:
+    """Let the body `root` come to rest on its feet, its motors and servos holding the joints at the start.
+
+    Changes qpos of `at`, unless the body falls or does not float. Returns a sentence, "" if nothing changed.
+    """
+    model, posture = at.model, at.qpos.copy()
+    body, which = model.body(root).id, targetable(model, posture)
+    free = [j for j in base_joints(model, body) if model.jnt_type[j] == mujoco.mjtJoint.mjJNT_FREE]
+    if not free or not (which | (servos(model) & of_joints(model))).any():
+        return ""
+    held = with_targets(model, which, gains(TargetSettings(), model, which, posture), posture)
+    data, up = mujoco.MjData(held), world_of(model, body).up
+    data.qpos[:], data.ctrl[:] = posture, np.where(which, 0.0, servo_controls(held, posture))
+    with quiet():
+        mujoco.mj_step(held, data, nstep=round(_SETTLE_S / model.opt.timestep))
+    sunk = float((at.xpos[body] - data.xpos[body]) @ up)
+    tilted = np.trace(data.xmat[body].reshape(3, 3).T @ at.xmat[body].reshape(3, 3)) < 1 + 2 * _UPRIGHT
+    calm = np.abs(data.qvel[model.jnt_dofadr[free[0]] :][:6]).max() < _CALM
+    if tilted or not calm or not data.ncon or abs(sunk) <= INSIDE:
+        return ""
+    at.qpos[:] = data.qpos
+    mujoco.mj_kinematics(model, at)
+    return f"at the start, {root} was let down by {1000 * sunk:.0f} mm, to where it comes to rest on its feet"
 
 
 def _colliding(model: mujoco.MjModel, body: int) -> np.ndarray:

@@ -30,21 +30,22 @@ from movlr_jax.models.actuators import (
     servo_controls,
     servos,
 )
-from movlr_jax.models.derived import derive_adapter, name_all
+from movlr_jax.models.derived import derive_adapter, name_all, start_keyframe
 from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.rewards.term import array_of, identifier, quoted
 from movlr_jax.sandbox.genome import Genome
 from movlr_jax.tasks.base import TIE, Measures, Metrics, StartFn, Task
-from movlr_jax.tasks.floor import add_floor
+from movlr_jax.tasks.floor import INSIDE, add_floor, lifted, settled
 from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import add_sky, add_stage
 from movlr_jax.tasks.trial import trial
 from movlr_jax.tasks.view import camera_for
 from movlr_jax.tasks.walking import biomechanics
-from movlr_jax.tasks.words.clauses import UP, Risen
+from movlr_jax.tasks.words.clauses import risen
+from movlr_jax.tasks.words.measure import UP
 from movlr_jax.tasks.words.reading import read
 from movlr_jax.tasks.words.scene import Scene, length_of
 from movlr_jax.tasks.words.sentence import Sentence, achieved
@@ -52,7 +53,6 @@ from movlr_jax.types import Array, Trajectory
 
 _UNITS = {int(mujoco.mjtJoint.mjJNT_HINGE): "rad", int(mujoco.mjtJoint.mjJNT_SLIDE): "m"}
 _ROUNDING = 1e-3  # rad or m that a start may lie outside the range of its joint, as -0.524 for -30 degrees
-_INSIDE = 0.002  # m that bodies may overlap at the start
 FOLDER: ContextVar[Path] = ContextVar("FOLDER", default=Path())  # of the task file that is being read
 
 
@@ -86,7 +86,8 @@ def simple_task(
     for it. A `_pos` goal of another name is an error, unless `reward` or `human_reward` is there to read it. A goal
     named velocity, [3] m/s, sets direction and speed of travel; otherwise the description sets them.
     start: joint -> rad or m within its range, or the name of a keyframe, or a function (rng, n) -> qpos, qvel, act.
-    Default: the first keyframe, or qpos0. Of a keyframe, velocities, activations, mocap bodies and the controls of
+    Default: the keyframe `home` or `stand`, else the first one, else qpos0; a floating body that begins inside the
+    floor is lifted. Of a keyframe, velocities, activations, mocap bodies and the controls of
     motors count, too; without controls, position servos hold the start posture.
     start_noise: standard deviation of driven hinges at the start, rad.
     measure(episode) reads positions and other quantities of the whole episode by name, each [T, ...], and returns
@@ -131,6 +132,9 @@ def simple_task(
     if floor := add_floor(spec, placed[1], adapter.root):
         bare = compile_spec(spec)
         placed = _at_start(bare, start)
+    lift = lifted(placed[1], adapter.root) if start is None or isinstance(start, str) else ""
+    if start is None and not bare.nkey:
+        lift = settled(placed[1], adapter.root) or lift
     _light(spec)
     targets = {goal: _target(goal, value, *placed) for goal, value in (goals or {}).items()}
     roles = {**adapter.roles, **(roles or {})}
@@ -166,8 +170,8 @@ def simple_task(
     )
     first, human = (_program(text, folder) for text in (reward, human_reward))
     shown = [targets[goal] for goal in reached.values()]
-    if motion and any(isinstance(clause, Risen) for clause in motion.clauses):  # room for a body that gets up
-        shown.append(at.body(motion.subject).xpos + up * length_of(bare, at, motion.subject))
+    if motion and any(clause.row is risen for clause in motion.clauses):  # room for a body that gets up
+        shown.append(at.body(motion.of.name).xpos + up * length_of(bare, at, motion.of.name))
     shown += [part.overhead(at, up) for part in parts]
     controls = controls_text(compiled, servo_controls(compiled, at.qpos) if rest is None else rest)
     written = first is None
@@ -220,7 +224,7 @@ def simple_task(
         roles=roles,
         rest=rest,
         controls=controls if written else "",
-        warnings=(*([floor] if floor else []), *_deep(compiled, at)),
+        warnings=(*filter(None, (floor, lift)), *_deep(compiled, at)),
     )
     if not (success or measure or reached) and motion and motion.whole:
         return replace(task, success=motion.success())
@@ -297,10 +301,9 @@ def velocity_goals(motion: Sentence, roles: Mapping[str, str]) -> dict[str, np.n
     travel = motion.travel
     if travel is None:
         return {}
-    goals = {"velocity": np.array([travel.speed * c for c in travel.way], np.float32)}
-    ahead = (
-        (travel.way, motion.of.up) == ((1.0, 0.0, 0.0), UP) and not travel.turns and len(motion.phases) == 1
-    )
+    way, forward = travel["way"], (1.0, 0.0, 0.0)
+    goals = {"velocity": np.array([travel["speed"] * c for c in way], np.float32)}
+    ahead = (way, motion.of.up) == (forward, UP) and not travel["turns"] and len(motion.phases) == 1
     walks = {"left_foot", "right_foot"} <= roles.keys() and ahead
     return goals | ({"heading": np.zeros((), np.float32), "slope": np.zeros((), np.float32)} if walks else {})
 
@@ -339,8 +342,8 @@ def _at_start(model: mujoco.MjModel, start: Any) -> tuple[mujoco.MjModel, mujoco
         if start not in keys:
             raise UserError(f"start={start!r}: {unknown_name('keyframe', start, keys)}")
         mujoco.mj_resetDataKeyframe(model, data, keys.index(start))
-    elif model.nkey:
-        mujoco.mj_resetDataKeyframe(model, data, 0)
+    elif (key := start_keyframe(model)) is not None:
+        mujoco.mj_resetDataKeyframe(model, data, key)
     if isinstance(start, Mapping):
         joints = [model.joint(j).name for j in range(model.njnt)]
         for joint, value in start.items():
@@ -371,7 +374,7 @@ def _deep(model: mujoco.MjModel, at: mujoco.MjData) -> tuple[str, ...]:
     data = mujoco.MjData(model)
     data.qpos[:] = at.qpos
     mujoco.mj_forward(model, data)
-    if not data.ncon or (deepest := data.contact.dist.min()) > -_INSIDE:
+    if not data.ncon or (deepest := data.contact.dist.min()) > -INSIDE:
         return ()
     at = int(data.contact.dist.argmin())
     one, two = (

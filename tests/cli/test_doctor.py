@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import mujoco
 import pytest
+from bodies import MOTOR_DOG
 from cli_cases import LEG
 
 from movlr_jax.cli import doctor
@@ -62,6 +63,17 @@ def test_package_that_is_missing_is_row(monkeypatch):
     assert rows["myo-sim"] == Check("myo-sim", False, "not installed; pip install myo-sim")
     assert rows["openai"].ok is None
     assert rows["mujoco"].ok
+
+
+def test_model_card_shows_how_a_planner_moves_a_robot(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "400")
+    robot = tmp_path / "dog.xml"
+    robot.write_text(MOTOR_DOG, encoding="utf-8")
+    assert doctor.main([f"model={robot}"]) == 0
+    shown = capsys.readouterr().out
+    for told in ("base: trunk, travels through the world", "8 motors without servos", "joint targets for all 8",
+                 "32 samples", "steps/s in plans", "search: about"):  # fmt: skip
+        assert told in shown, shown
 
 
 @pytest.mark.parametrize(

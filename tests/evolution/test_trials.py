@@ -115,7 +115,7 @@ def test_a_champion_stays_unless_another_is_surely_better_and_keeps_collecting_t
     assert len({trial.seed for trial in first}) == len(first)
 
 
-@pytest.mark.parametrize(("certainty", "champion"), [(0.6, "g00k01"), (0.999, "g00k00")])
+@pytest.mark.parametrize(("certainty", "champion"), [(0.6, "g00k01"), (0.99999, "g00k00")])
 def test_certainty_decides_whether_a_better_program_replaces_the_first(
     tmp_path: Path, certainty: float, champion: str
 ):
@@ -352,6 +352,23 @@ def test_a_planner_under_which_nothing_succeeds_gets_more_samples_if_that_helps(
         assert kept == [(128, False), (32, False)]
         assert "plans have 32 samples: with 128 (optimizer.mppi.samples=128) they are no better" in said
         assert successes == 0
+
+
+def test_a_search_that_would_take_too_long_gives_fewer_trials_also_when_resumed(tmp_path: Path):
+    context = played(tmp_path / "run", NAMES[:1], lambda *_: {"score": 0.0, "success": 1.0}, "minutes=1e-9")
+    said = lines(context)
+    with context.archive:
+        wanted = TrialPlan.of(context.config)
+        plan = look(context, wanted)
+        assert plan == look(context, wanted) == replace(wanted, first=1, more=1, most=2, last=6)
+    assert any("few trials, because minutes=1e-09 (or give trials=N)" in line for line in said)
+
+
+@pytest.mark.parametrize("words", [["minutes=60"], ["minutes=1e-9", "trials=4"]])
+def test_a_search_in_time_or_with_given_trials_keeps_its_trials(tmp_path: Path, words: list[str]):
+    context = played(tmp_path / "run", NAMES[:1], lambda *_: {"score": 0.0, "success": 1.0}, *words)
+    with context.archive:
+        assert look(context, TrialPlan.of(context.config)) == TrialPlan.of(context.config)
 
 
 def test_a_look_that_is_interrupted_begins_again(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):

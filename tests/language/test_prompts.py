@@ -29,6 +29,7 @@ from movlr_jax.rewards.state import state_table
 from movlr_jax.sandbox import facade, graph, limits
 from movlr_jax.sandbox.source import parse
 from movlr_jax.tasks import Task, build_task
+from movlr_jax.tasks.instruction import with_instruction
 
 GOLDEN = Path(__file__).parent / "golden" / "bottle_pour"
 SOURCE = '''"""Bring the bottle."""
@@ -115,7 +116,9 @@ def messages(task: Task) -> dict[str, str]:
     seen = replace(LOSSES[0].candidate, description=describing.describe(task, [FIRST])[0])
     critics.ModelCritic(client, film).criticise(task, BEST)  # pyright: ignore
     reflection = ReflectionCritic().criticise(task, BEST)
+    words = with_instruction(task, "raise the arm by 10 cm, then whistle")
     conversations = {
+        "measures": [Message("user", [prompts.measures_text(words)])],
         "propose_first": writers.edit_talk(first),
         "propose_edit": writers.edit_talk(later)[1:],
         "repair": writers._repair_request(broken),

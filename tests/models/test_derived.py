@@ -31,7 +31,7 @@ def test_the_root_is_what_actuators_move_not_what_is_heavy(bodies: str):
     task = mj.simple_task(name="t", model=spec_of(bodies, MOTOR), description="drive forward")
     assert (task.adapter.root, task.cameras[0].track) == ("rover", "rover")
     assert task.motion
-    assert task.motion.subject == "rover"
+    assert task.motion.of.name == "rover"
     crate = task.model.joint("loose").qposadr[0]
     qpos = np.repeat(task.model.qpos0[None], 5, axis=0)
     qpos[:, crate] += np.linspace(0, 2, 5)
@@ -87,7 +87,7 @@ def test_a_planar_base_travels_and_turns(case: str, nested: bool):
         task = mj.simple_task(name="t", model=planar(case, nested), description=words)
         assert task.motion
         assert task.motion.travel
-        assert (task.adapter.root, task.motion.travel.way) == ("robot", way)
+        assert (task.adapter.root, task.motion.travel["way"]) == ("robot", way)
         assert task.cameras[0].track == "robot"
     task = mj.simple_task(name="t", model=planar(case, nested), description="turn left by 90 degrees")
     assert task.motion

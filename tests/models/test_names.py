@@ -8,7 +8,7 @@ import pytest
 import movlr_jax as mj
 from movlr_jax.models.from_path import roles_of
 from movlr_jax.models.names import part_of, place_of, side_of, words_of, words_of_all
-from movlr_jax.tasks.words.clauses import Raised
+from movlr_jax.tasks.words.clauses import raised as up
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def raised(words: str, *feet: str) -> list[str]:
     """Return the bodies whose height the words ask for."""
     task = mj.simple_task(name="t", model=body_of(*feet), description=words)
     assert task.motion
-    return [clause.part.place for clause in task.motion.clauses if isinstance(clause, Raised)]
+    return [clause["part"].place for clause in task.motion.clauses if clause.row is up]
 
 
 FOUR = [

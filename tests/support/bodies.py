@@ -52,6 +52,24 @@ WHEELED = """<mujoco><worldbody>
   </body>
 </worldbody><actuator><motor joint="axle" ctrlrange="-1 1"/></actuator></mujoco>"""
 
+# gears of both signs, a gain, and limits that are not symmetric
+_DOG = """<mujoco><option timestep=".002"/><worldbody><geom type="plane" size="5 5 .1"/>
+<body name="trunk" pos="0 0 .62"><freejoint/><geom type="box" size=".15 .1 .05" mass="4"/>{legs}</body></worldbody>
+<actuator>{motors}</actuator></mujoco>"""
+_DOG_LEG = """<body name="{n}_thigh" pos="{x} {y} 0"><joint name="{n}_hip" axis="0 1 0" range="-90 90" damping=".1"/>
+<geom type="capsule" fromto="0 0 0 0 0 -.3" size=".03" mass=".5"/>
+<body name="{n}_shin" pos="0 0 -.3"><joint name="{n}_knee" axis="0 1 0" range="-120 120" damping=".1"/>
+<geom type="capsule" fromto="0 0 0 0 0 -.27" size=".03" mass=".3"/></body></body>"""
+_PLACES = {"fl": (0.15, 0.1), "fr": (0.15, -0.1), "rl": (-0.15, 0.1), "rr": (-0.15, -0.1)}
+MOTOR_DOG = _DOG.format(
+    legs="".join(_DOG_LEG.format(n=n, x=x, y=y) for n, (x, y) in _PLACES.items()),
+    motors="".join(
+        f'<motor name="{n}_h" joint="{n}_hip" gear="3" ctrlrange="-8 8"/>'
+        f'<general name="{n}_k" joint="{n}_knee" gear="-2" gainprm="4" ctrlrange="-3 2"/>'
+        for n in _PLACES
+    ),
+)
+
 CART = (Path(__file__).parents[2] / "benchmarks" / "cartpole.xml").read_text(encoding="utf-8")
 
 _LINKS = (("joint1", "0 0 1"), ("joint2", "0 1 0"), ("joint3", "0 0 1"), ("joint4", "0 -1 0"), ("joint5", "0 0 1"),

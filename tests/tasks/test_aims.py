@@ -17,7 +17,7 @@ from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.sandbox.source import parse
 from movlr_jax.tasks import Task, simple_task
 from movlr_jax.tasks.readout import Readout
-from movlr_jax.tasks.words.clauses import Pointed, Squat
+from movlr_jax.tasks.words.clauses import Clause, pointed, squat
 
 
 def made(words: str, xml: str = PERSON, **more: object) -> Task:
@@ -33,8 +33,8 @@ def test_sideways_is_away_from_the_body():
     data.qpos[:] = task.start(np.random.default_rng(0), 1)[0][0]
     mujoco.mj_forward(task.model, data)
     away = data.body("humerus_r").xpos - data.body("torso").xpos
-    assert isinstance(aim, Pointed)
-    assert np.dot(away, aim.way) > 0.1
+    assert aim.row is pointed
+    assert np.dot(away, aim["way"]) > 0.1
 
 
 def test_films_show_a_raised_arm():
@@ -48,9 +48,9 @@ def test_films_show_a_raised_arm():
     assert seen("raise both arms") > seen("stand still") + 0.05
 
 
-def _squat(task: Task) -> Squat:
+def _squat(task: Task) -> Clause:
     assert task.motion
-    return next(clause for clause in task.motion.clauses if isinstance(clause, Squat))
+    return next(clause for clause in task.motion.clauses if clause.row is squat)
 
 
 def posed(task: Task, **joints: float) -> mujoco.MjData:
@@ -218,7 +218,7 @@ def test_a_fall_that_ended_the_episode_is_no_way_to_an_aim():
 def test_the_terms_grow_towards_what_the_words_ask_for(words: str, joint: str, values: list[float]):
     task = made(words)
     assert task.motion
-    (name, *_) = [term.name for clause in task.motion.clauses[:1] for term in clause.terms()]
+    (name, *_) = [term.name for clause in task.motion.clauses[:1] for term in clause.measure.terms]
     assert name in parse(task.initial_reward).weights
     assert name in library(task)
     reward, first = mj.load_reward(task.initial_reward, task), posed(task)
@@ -233,7 +233,7 @@ def test_a_squat_goes_down_and_comes_up():
     for words, key in (("squat", "down_m"), ("squat down and stand up again", "down_and_up_m")):
         task = made(words, HOPPER)
         assert task.motion
-        assert _squat(task).depth == pytest.approx(0.3 * posed(task).body("trunk").xpos[2], abs=0.01)
+        assert _squat(task)["depth"] == pytest.approx(0.3 * posed(task).body("trunk").xpos[2], abs=0.01)
         states = {z: posed(task) for z in (0.0, -0.2)}
         states[-0.2].qpos[1] -= 0.2
         mujoco.mj_forward(task.model, states[-0.2])
@@ -256,7 +256,7 @@ def test_the_squat_term_follows_the_time():
     reward, first = mj.load_reward(task.initial_reward, task), posed(task)
     for time, share in ((0.0, 0.0), (1.0, 1.0), (2.0, 0.0), (5.0, 0.0)):
         data = posed(task)
-        data.time, data.qpos[1] = time, data.qpos[1] - share * _squat(task).depth
+        data.time, data.qpos[1] = time, data.qpos[1] - share * _squat(task)["depth"]
         mujoco.mj_forward(task.model, data)
         assert float(reward(data, data.ctrl, first)[1]["depth"]) == pytest.approx(0.0, abs=1e-5)
 

@@ -99,6 +99,8 @@ QUARTER = np.pi / 2
         ("jump", {"z": 0.05 * np.sin(np.pi * RAMP)}, "rise_m", 0.05, 0),
         ("jump by 20 cm", {"z": 0.5 * np.sin(np.pi * RAMP)}, "rise_m", 0.5, 0),
         ("jump three times", {"z": 0.2 * np.sin(3 * np.pi * RAMP) ** 2}, "jumps", 3.0, 1),
+        ("jump by 30 cm twice", {"z": 0.3 * np.sin(2 * np.pi * RAMP) ** 2}, "jumps", 2.0, 1),
+        ("jump by 30 cm twice", {"z": 0.2 * np.sin(2 * np.pi * RAMP) ** 2}, "jumps", 0.0, 0),
         ("jump three times", {"z": 0.2 * np.sin(2 * np.pi * RAMP) ** 2}, "jumps", 2.0, 0),
         ("walk forward without turning", {"x": 2 * RAMP, "yaw": 0.1 * RAMP}, "never_turned_rad", 0.1, 1),
         ("walk forward without turning", {"x": 2 * RAMP, "yaw": -RAMP}, "never_turned_rad", 1.0, 0),
@@ -235,7 +237,7 @@ def test_touching_is_a_distance_between_surfaces():
     assert task.motion
     (near, *_) = task.motion.clauses
     # by hand: a ball of 0.1 m and a foot 0.03 m high, at most 0.03 m apart
-    assert near.goal.high == pytest.approx(0.1 + 0.03 + 0.03)
+    assert near.measure.goal.high == pytest.approx(0.1 + 0.03 + 0.03)
     begin = start(task)
     data = mujoco.MjData(task.model)
     data.qpos[:] = begin

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import mujoco
+import numpy as np
 import pytest
+from bodies import MOTOR_DOG
 
 import movlr_jax as mj
 
@@ -132,3 +134,29 @@ def test_a_floor_is_added_under_a_body_where_another_axis_is_up(gravity, axis: i
         mujoco.mj_step(task.model, data)
     assert abs(data.body("ball").xpos[axis]) < 0.3
     assert abs(data.body("ball").cvel[3:]).max() < 0.1
+
+
+def test_a_body_inside_the_floor_is_lifted_and_home_is_the_start():
+    """By hand: a ball of 10 cm whose centre is 6 cm above the floor is 4 cm inside it."""
+    text = """<mujoco><worldbody><geom type="plane" size="5 5 .1"/><body name="ball" pos="0 0 1"><freejoint/>
+      <geom size=".1" mass="1"/><body name="arm"><joint name="j" axis="0 1 0" range="-90 90"/>
+      <geom type="capsule" fromto="0 0 .1 0 0 .3" size=".02" mass=".1"/></body></body></worldbody>
+      <actuator><motor joint="j" ctrlrange="-1 1"/></actuator><keyframe><key name="down" qpos="0 0 2 1 0 0 0 0"/>
+      <key name="go home" qpos="0 0 .06 1 0 0 0 .5"/></keyframe></mujoco>"""
+    task = mj.simple_task(
+        name="own", model=mujoco.MjSpec.from_string(text), description="hold", start_noise=0.0
+    )
+    qpos = task.start(np.random.default_rng(0), 1)[0][0]
+    np.testing.assert_allclose(qpos, [0, 0, 0.1, 1, 0, 0, 0, 0.5], atol=1e-9)
+    assert task.warnings == ("at the start, ball was lifted by 40 mm, because it began inside the floor",)
+
+
+def test_a_robot_without_a_keyframe_is_let_down_on_its_feet():
+    """By hand: the legs of a trunk at 0.7 m are 0.6 m long, and end 0.1 m above the floor."""
+    text = MOTOR_DOG.replace('pos="0 0 .62"', 'pos="0 0 .7"')
+    task = mj.simple_task(
+        name="own", model=mujoco.MjSpec.from_string(text), description="hold", start_noise=0.0
+    )
+    qpos = task.start(np.random.default_rng(0), 1)[0][0]
+    assert qpos[2] == pytest.approx(0.6, abs=0.02)
+    assert any("comes to rest on its feet" in line for line in task.warnings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from moving import block, episode_of
 
 import movlr_jax as mj
+from movlr_jax.cli.doctor import main as doctor
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
 from movlr_jax.cli.read import main as read
@@ -20,7 +22,7 @@ from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.overrides import expand, overrides_of
 from movlr_jax.engine.compare import ComparisonRequest, searches
-from movlr_jax.engine.tasks import task_of
+from movlr_jax.engine.tasks import check_read, task_of
 from movlr_jax.engine.tune import study_settings
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
@@ -52,6 +54,11 @@ def test_the_words_are_the_description_and_judge_and_gates_decide(arm: Task, wal
         assert task.faults is None
     assert set(arm.goals) == set()
     assert walker.goals["velocity"][0] < 0
+
+
+def test_settings_of_the_planner_of_a_model_and_words_are_known():
+    given = ["model=tiny_muscle", "instruction=wave", "optimizer.space=controls"]
+    assert compose(given).optimizer.space == "controls"  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_a_comma_and_an_apostrophe_need_no_quotes():
@@ -201,6 +208,33 @@ def test_a_reading_is_printed(capfd: pytest.CaptureFixture[str], tmp_path: Path)
     assert "elbow bent to 90°" in capfd.readouterr().out
     assert read(["flex the elbow three times", f"model={file}"]) == 1
     assert "'three times' says nothing that is understood of 'flex'" in capfd.readouterr().err
+    assert doctor([f"model={file}", "instruction=flex the elbow to 90 degrees"]) == 0
+    shown = capfd.readouterr().out
+    assert "2 planned" in shown
+    assert "elbow_angle_rad" in shown
+
+
+@pytest.mark.parametrize("command", [evaluate, search])
+def test_words_that_nobody_reads_are_refused_whatever_proposer_is_named(
+    command: Callable[[list[str]], int], elsewhere: Path, capfd: pytest.CaptureFixture[str]
+):
+    Path("arm.xml").write_text(block("xml", "## An arm that touches a ball"))
+    given = ["model=arm.xml", "instruction=flex the elbow three times"]
+    for more in ([], ["proposer=scripted"]):
+        assert command([*given, *more]) == 2
+        assert "'three times' says nothing that is understood of 'flex'" in capfd.readouterr().err
+
+
+def test_a_language_model_reads_the_unchanged_sentence(elsewhere: Path):
+    Path("arm.xml").write_text(block("xml", "## An arm that touches a ball"))
+    given = ["model=arm.xml", "instruction=flex the elbow three times"]
+    task = task_of(compose(given))
+    with pytest.raises(UserError, match="three times"):
+        check_read(compose(given), task)
+    for reads in (["llm=manual"], ["instruction.partial=true"]):
+        check_read(compose([*given, *reads]), task)
+    with pytest.raises(UserError, match="three times"):  # it writes without the model
+        check_read(compose([*given, "llm=manual", "proposer=scripted"]), task)
 
 
 def test_method_human_is_refused():

@@ -64,7 +64,7 @@ def test_speeds_are_said_or_follow_from_the_height():
     for words in ("walk", "run", "walk slowly", "walk fast", "walk at about 1.5 m/s", "walk at 3.6 km/h"):
         travel = motion(words).travel
         assert travel
-        speeds[words] = travel.speed
+        speeds[words] = travel["speed"]
     assert speeds["walk"] == pytest.approx(0.5 * np.sqrt(9.81 * 0.45), abs=0.05)
     assert speeds["run"] == pytest.approx(np.sqrt(9.81 * 0.45), abs=0.05)
     assert speeds["walk slowly"] < speeds["walk"] < speeds["walk fast"]
@@ -75,7 +75,7 @@ def test_speeds_are_said_or_follow_from_the_height():
 def test_a_velocity_among_the_goals_goes_before_words():
     travel = motion("walk", goals={"velocity": (0.0, -2.0, 0.0)}).travel
     assert travel
-    assert (travel.way, travel.speed, travel.exact) == (RIGHT, 2.0, True)
+    assert (travel["way"], travel["speed"], travel["exact"]) == (RIGHT, 2.0, True)
     assert motion("wander", goals={"velocity": (0.0, 0.0, 0.0)}).text() == "stay in place, upright"
 
 

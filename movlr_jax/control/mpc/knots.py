@@ -97,6 +97,7 @@ class ControlSpace(KnotSpace):
     """Plans of standard MPPI: `knots` values of every control over the horizon.
 
     resting: qpos [nq] -> controls [nu] that hold a start posture, around which the first plan samples.
+    shares: [nu] of the control ranges, to which the noise refers; None: 1.
     """
 
     def __init__(
@@ -106,10 +107,13 @@ class ControlSpace(KnotSpace):
         horizon_s: float,
         spline: str = "linear",
         resting: Callable[[np.ndarray], np.ndarray] | None = None,
+        shares: np.ndarray | None = None,
     ):
         low, high = control_ranges(model, "optimizer=mppi samples")
         super().__init__(low.astype(np.float32), high.astype(np.float32), knots, horizon_s, spline)
         self._resting = resting
+        if shares is not None:
+            self.mixing = np.diag(shares.astype(np.float32))
 
     def begun(self, start: SimState) -> SimState:
         if self._resting is None:

@@ -22,6 +22,7 @@ from movlr_jax.control.mpc.batches import Batches
 from movlr_jax.control.mpc.risk import RISKS
 from movlr_jax.control.mpc.rules import PlanDistribution, shift
 from movlr_jax.control.settings import PlanningSettings
+from movlr_jax.control.targets import JointTargets
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.tasks import Task
@@ -54,7 +55,10 @@ class Planner:
         physics: Physics,
         sim_physics: Physics,
         say: Callable[[str], object] = lambda text: None,
+        targets: JointTargets | None = None,
     ):
+        """targets: how the joint targets of plans become the controls that rewards read; None: they are controls."""
+        self.targets = targets
         self.name, self.config, self.task, self.space = config.name, config, task, space
         self.physics, self.sim_physics, self.scorer = physics, sim_physics, Scorer(task.layout, task.data)
         self.notes: Mapping[str, Any] = {}
@@ -84,6 +88,7 @@ class Planner:
         self.spread = jit(partial(_spread, xp), static_argnames="n")
         self.apart = jit(partial(_apart, xp), static_argnums=(0, 1))
         self.add = jit(partial(jax.tree.map, xp.add))
+        self.recorded = jit(partial(targets.recorded, xp)) if targets else lambda _, played: played
         self.costs_of = jit(partial(_costs, xp), static_argnums=2)
         elapsed = min(1.0, config.replan_every / self.horizon)
         self.shift = compiled("shift", lambda plan: shift(plan, elapsed, config.spline))
@@ -161,18 +166,19 @@ class PlannedControllers:
         p = self.planner
         start = p.space.begun(start)
         initial, home = start.step, p.space.held(start)
-        known = p.init(home)
+        known, updates = p.init(home), max(p.config.first_updates, p.config.mppi.updates)
 
         def replanned(state: SimState, keys: Sequence[jax.Array]) -> Any:
-            nonlocal known
+            nonlocal known, updates
             sample, random = keys
             # the policies of plans draw nothing, so one key is enough
-            plan = self.replan(known, state, initial, home, sample, random.reshape(-1)[0])
-            known = p.shift(plan)
+            plan = self.replan(known, state, initial, home, sample, random.reshape(-1)[0], updates)
+            known, updates = p.shift(plan), p.config.mppi.updates
             return p.space.params(p.sim_physics, state, np.asarray(plan.mean)[:, None])
 
         loop = Loop(p.sim_physics, p.sim_policy, replanned, p.config.replan_every, len(self.programs))
-        return play(loop, p.task, start, steps=steps, key=key, progress=self.progress)
+        played = play(loop, p.task, start, steps=steps, key=key, progress=self.progress)
+        return p.targets.recorded(np, start, played) if p.targets else played
 
     def replan(
         self,
@@ -182,13 +188,14 @@ class PlannedControllers:
         home: Array,
         noise_key: jax.Array,
         plan_key: jax.Array,
+        updates: int = 0,
     ) -> PlanDistribution:
-        """Return the next plan of every row [R] of `state`, after the `updates` of the settings.
+        """Return the next plan of every row [R] of `state`, after `updates`; 0: those of the settings.
 
         noise_key: one key, or the keys [E] of E trials. initial [R]: first step of the episode. home
         [R, knots, dims]: the plan that holds the initial state. On a device, no data is copied to the host.
         """
-        for number in range(self.planner.config.mppi.updates):
+        for number in range(updates or self.planner.config.mppi.updates):
             noise = fold_in(noise_key, _UPDATES + number) if number else noise_key
             plan = self._updated(plan, state, initial, home, (noise, plan_key), number)
         return plan
@@ -220,7 +227,8 @@ class PlannedControllers:
     @cached_property
     def _reads(self) -> np.ndarray | None:
         """Which sensor values the rollouts of plans must measure; None: all."""
-        return self.planner.scorer.reads(self.programs)
+        reads, targets = self.planner.scorer.reads(self.programs), self.planner.targets
+        return reads | targets.read if targets else reads
 
     def costs(self, plans: Array, state: SimState, initial: Step, key: jax.Array) -> Array:
         """Return the costs [R, N] of `plans` [R, N, knots, dims] under each row's program; inf if diverged.
@@ -230,8 +238,9 @@ class PlannedControllers:
         p, physics, k = self.planner, self.planner.physics, len(self.programs)
         (rows, n), worlds = plans.shape[:2], p.config.mppi.worlds
         params = p.space.params(physics, state, plans)
+        begun = p.spread(state, n * worlds)
         rollouts = physics.rollout(
-            p.spread(state, n * worlds),
+            begun,
             p.plan_policy,
             p.spread(params, worlds) if worlds > 1 else params,
             steps=p.horizon,
@@ -239,7 +248,8 @@ class PlannedControllers:
             candidates=k,
             read=self._reads,
         )
-        seen = p.apart(k, n * worlds, rollouts.steps, rollouts.actions, initial)
+        seen = p.recorded(begun, rollouts)
+        seen = p.apart(k, n * worlds, seen.steps, seen.actions, initial)
         totals, _, counts = p.scorer.on_device(self.programs, seen)
         self.counted[:] = [p.add(self.counted[0], counts) if self.counted else counts]
         costs = p.costs_of(totals, rollouts.diverged, rows)

@@ -83,7 +83,7 @@ def load_policy(name: str, fresh: Learner, option: str = _INIT) -> Learner:
             raise UserError(f"{option}={path}: {leaf} contains non-finite numbers; train the policy again")
     kept = {name: getattr(fresh, name) for name in _KEPT}
     tree = jax.tree.structure(kept)
-    return fresh.replace(**tree.unflatten([held[leaf] for leaf in expected]))  # pyright: ignore[reportAttributeAccessIssue]
+    return fresh.replace(**tree.unflatten([held[leaf] for leaf in expected]))
 
 
 def policy_settings(name: str, config: PpoConfig, option: str = _INIT) -> PpoConfig:

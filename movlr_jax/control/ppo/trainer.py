@@ -23,7 +23,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from brax.training.agents.ppo.networks import PPONetworks
-from flax import struct
 
 from movlr_jax._util.progress import SILENT_S
 from movlr_jax.control.episode import Loop, by_candidate, fold_in, play, split
@@ -38,15 +37,16 @@ from movlr_jax.physics.base import Physics
 from movlr_jax.physics.memory import out_of_memory
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.tasks import Task
-from movlr_jax.types import Array, Progress, SimState, Step, Trajectory
+from movlr_jax.types import Array, Progress, Replaceable, SimState, Step, Trajectory
 
 _TABLE = 4096  # episodes of one simulation before its start states repeat
 _SUMMARIES = 8  # progress messages per training, at least
 _EVERY = 25  # control steps of an evaluation between two checks whether all episodes have ended
 
 
-@struct.dataclass
-class Fleet:
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Fleet(Replaceable):
     """State of the K x N simulations of a training."""
 
     state: SimState  # [B]
@@ -110,7 +110,7 @@ class PpoTrainer:
         self.limit = max(1, round(task.episode_s / physics.ctrl_dt))  # control steps of an episode
         pool = physics.start(*agent.starts)
         if agent.times is not None:
-            pool = pool.replace(time=np.asarray(agent.times, np.asarray(pool.time).dtype))  # pyright: ignore[reportAttributeAccessIssue]
+            pool = pool.replace(time=np.asarray(agent.times, np.asarray(pool.time).dtype))
         self.pool = jax.tree.map(np.asarray, pool)
         self._pool = self._beside_physics(self.pool)
         self._restarted = jax.jit(_restarted) if physics.xp is jnp else _restarted
@@ -206,7 +206,7 @@ class PpoTrainer:
         learners = jax.tree.map(lambda *x: np.stack([np.asarray(x[i % len(x)]) for i in range(k)]), *each)
         fleet = self.fleet(k * self.config.envs)
         if self.ages is not None:
-            fleet = fleet.replace(age=np.tile(self.ages(self.config.envs, self.limit), k))  # pyright: ignore[reportAttributeAccessIssue]
+            fleet = fleet.replace(age=np.tile(self.ages(self.config.envs, self.limit), k))
         if self.config.init or self.first is not None:
             return learners, fleet
         segment, _ = self.collect((learners.normalizer, learners.params.policy), fleet, first_key, k)
@@ -293,7 +293,7 @@ class PpoTrainer:
         if self.yardstick:
             recorder.compared(self.scorer([self.yardstick] * k, *states), valid)
         recorder.scored(scores, valid)
-        return fleet.replace(reward=total, steps=steps), rewards  # pyright: ignore[reportAttributeAccessIssue]
+        return fleet.replace(reward=total, steps=steps), rewards
 
     def batch(self, segments: Sequence[Segment], rewards: np.ndarray, k: int) -> Batch:
         """Return the data of the K candidates, [K, R, ...] with R = M x N."""
@@ -409,7 +409,7 @@ def _restarted(ended: np.ndarray, fresh: Any, old: Any) -> Any:
 
 def _begun(state: SimState) -> Step:
     """Return the first step of episodes at time 0, also of those that begin in the middle of a stride."""
-    return state.step.replace(time=0 * state.time)  # pyright: ignore[reportAttributeAccessIssue]
+    return state.step.replace(time=0 * state.time)
 
 
 def _float(step: Step) -> Step:

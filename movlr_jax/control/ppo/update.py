@@ -7,6 +7,7 @@ no weight, but the first of their observations gives the bootstrap value of a tr
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,9 +17,9 @@ import optax
 from brax.training.acme import running_statistics, specs
 from brax.training.agents.ppo import losses
 from brax.training.agents.ppo.networks import PPONetworks, make_ppo_networks
-from flax import struct
 
 from movlr_jax.control.ppo.config import PpoConfig
+from movlr_jax.types import Replaceable
 
 _CONSTANT = 2e-6  # slightly above the smallest standard deviation that Brax allows
 _FASTER = 1.5  # factor of the learning rate under target_kl
@@ -26,8 +27,9 @@ _RATES = (1e-5, 1e-2)  # its bounds
 _CLIP = 10.0  # bound of rewards, in units of the root mean square of the returns
 
 
-@struct.dataclass
-class Learner:
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Learner(Replaceable):
     """Training state of one candidate."""
 
     params: losses.PPONetworkParams
@@ -38,8 +40,9 @@ class Learner:
     return_count: jax.Array  # []
 
 
-@struct.dataclass
-class Batch:
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Batch(Replaceable):
     """Data of one candidate: M segments of N simulations, R = M x N rows of T steps."""
 
     observation: jax.Array  # [R, T, no]

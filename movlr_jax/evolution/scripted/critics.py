@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from movlr_jax.language import prompts
 from movlr_jax.language.base import Critique, Evaluation
-from movlr_jax.language.description import described
 from movlr_jax.tasks import Task
 
 
@@ -17,6 +15,10 @@ class StatisticsCritic:
     name = "statistics of the terms (no vision model)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
+        from movlr_jax.language.description import (
+            described,  # prompts take long to import, and --help lists critics
+        )
+
         return described(best, self.name)
 
 
@@ -27,6 +29,8 @@ class ReflectionCritic:
     name = "reflection on the numbers (no vision model)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
+        from movlr_jax.language import prompts
+
         text = prompts.reflection(task, best)
         return Critique(bool(best.metrics.get("success", 0.0)), (), (), self.name, text)
 

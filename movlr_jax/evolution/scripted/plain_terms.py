@@ -11,10 +11,10 @@ from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.world import EARTH
 from movlr_jax.language.scene import names_in
 from movlr_jax.models.derived import travels
-from movlr_jax.rewards.term import Term, identifier, quoted, tuple_of
+from movlr_jax.rewards.term import Term, along, axis_text, identifier, quoted, tuple_of
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.simple import place_text, reached_by
-from movlr_jax.tasks.words.clauses import Subject, any_way_terms, distance_terms
+from movlr_jax.tasks.words.measure import Subject, distance_terms, upright_terms
 
 _MOST_JOINTS = 12  # joints with terms, if the description names none
 _MOST_PLACES = 3  # with terms for the distance of each two
@@ -32,8 +32,8 @@ def plain_terms(task: Task) -> list[Term]:
         terms += motion.terms()
     elif not reached and (ways := _ways(task)):
         world, root = task.layout.world, task.adapter.root
-        of = Subject(root, root, tuple(world.up.tolist()), level=world.level is not None)
-        terms += any_way_terms(of, ways)
+        of = Subject(root, tuple(world.up.tolist()), level=world.level is not None)
+        terms += [*map(_way_term, ways), *upright_terms(of, turns=False)]
     if not reached:
         terms += _between_terms(task)
     if task.adapter.planned_joints and not reached:
@@ -74,6 +74,12 @@ def _ways(task: Task) -> list[list[float]]:
     """Return the unit vectors [3] along which the root can travel."""
     ways = np.concatenate([np.eye(3), -np.eye(3)]).tolist()
     return [way for way in ways if travels(task.model, task.adapter.root, way)]
+
+
+def _way_term(way: list[float]) -> Term:
+    """Return the term of travel along a way, for a description that names no direction."""
+    axis = axis_text(way).removeprefix("+").replace("-", "minus_")
+    return Term(f"along_{axis}", "forward", 3.0, f"jnp.tanh({along('state.com_vel', way)})")
 
 
 def _driven(task: Task) -> list[str]:

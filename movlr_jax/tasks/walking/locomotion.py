@@ -209,7 +209,7 @@ def _pushes(
         way = random_direction(qpos[now]) if every_s else np.asarray(adapter.forward)
         qvel = np.array(state.qvel)
         qvel[now] += body.push(qpos[now], speed * way)
-        return state.replace(qvel=qvel)  # pyright: ignore[reportAttributeAccessIssue]
+        return state.replace(qvel=qvel)
 
     return perturb
 

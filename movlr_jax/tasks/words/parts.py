@@ -12,9 +12,7 @@ import numpy as np
 from movlr_jax.errors import UserError
 from movlr_jax.models.names import PLACES, SIDES, adjectives_in, part_of, place_of, side_of, words_of_all
 from movlr_jax.rewards.term import array_of, identifier, quoted
-from movlr_jax.tasks.readout import Readout
 
-_MOST_WORDS = 4  # of the name of a part
 _CENTRED = 0.01  # m, a centre of mass closer to the origin of its body counts as being there
 _BEFORE = ("the", "a", "an", "its", "your", "his", "her", "their", "one", "each", "of", "both", "all")
 _SINGULAR = {"feet": "foot", "calves": "calf"}
@@ -69,11 +67,10 @@ class Part:
             return origin
         return f"({origin} + {state}.rot({quoted(self.place)}) @ {array_of(self.offset)})"
 
-    def at(self, read: Readout) -> np.ndarray:
-        """Return its position [..., 3] m."""
-        if self.offset is None:
-            return read.site(self.place)
-        return read.pos(self.place) + read.rot(self.place) @ np.asarray(self.offset)
+    @property
+    def moved(self) -> str:
+        """Expression of how far it is from where it began [3] m."""
+        return f"({self.text()} - {self.text('state.initial')})"
 
     def now(self, data: mujoco.MjData) -> np.ndarray:
         """Return its position [3] m in `data`."""
@@ -101,32 +98,31 @@ class Parts:
         """Name -> words of all bodies and sites."""
         return self._names
 
-    def begin(self, words: Sequence[str], side: str = "") -> tuple[list[Part], Sequence[str]]:
-        """Return the parts that `words` begin with, and the words after them; no parts if they name none.
+    def find(self, words: Sequence[str], side: str = "") -> list[Part]:
+        """Return the parts that all the words name; none if they name none.
 
         side: left or right, preferred where `words` name none. Raises UserError for a side or place of a part that
         the model has only elsewhere, as the right hand of a body that has a left one.
         """
         words = adjectives_in(words)
         first = next((i for i, word in enumerate(words) if word not in _BEFORE), len(words))
-        around = (*SIDES, *PLACES)
-        skipped = 2 if len(words) > first + 1 and {*words[first : first + 2]} <= {*around} else 1
-        for begin in range(first, first + 1 + skipped):  # "the red target" is called target
-            for last in range(min(begin + _MOST_WORDS, len(words)), begin, -1):
-                *more, noun = words[begin:last]
-                singular = _SINGULAR.get(noun, noun if noun.endswith("ss") else noun.removesuffix("s"))
-                several = noun != singular or {"both", "all"} & {*words[:first]}
-                if found := self._named([*more, noun]) or self._named([*more, singular]):
-                    if {*words[first:begin]} & {*around}:
-                        raise self._missing(words[first:last], found)
-                    alike = self._alike(found)
-                    # foot_1 and foot_2: which is the right one?
-                    if len(alike) > len(found) and side_of(words[begin:last]):
-                        raise self._missing(words[begin:last], alike)
-                    found = alike if several else found
-                    one = next((part for part in found if side in part.words.split()), found[0])
-                    return found if several else [one], words[last:]
-        return [], words
+        around = {*SIDES, *PLACES}
+        skipped = 2 if len(words) > first + 1 and {*words[first : first + 2]} <= around else 1
+        for begin in range(first, min(first + 1 + skipped, len(words))):  # "the red target" is called target
+            *more, noun = words[begin:]
+            singular = _SINGULAR.get(noun, noun if noun.endswith("ss") else noun.removesuffix("s"))
+            if found := self._named([*more, noun]) or self._named([*more, singular]):
+                if {*words[first:begin]} & around:
+                    raise self._missing(words[first:], found)
+                alike = self._alike(found)
+                if len(alike) > len(found) and side_of(
+                    words[begin:]
+                ):  # of foot_1 and foot_2, which is the right one?
+                    raise self._missing(words[begin:], alike)
+                if noun != singular or {"both", "all"} & {*words[:first]}:
+                    return alike
+                return [next((part for part in found if side in part.words.split()), found[0])]
+        return []
 
     def _alike(self, found: Sequence[Part]) -> list[Part]:
         """Return `found`, or where that is one part without a side all that have its name and another number."""
@@ -137,11 +133,9 @@ class Parts:
         names = [name for name, of in words.items() if mine and of == mine and name in self._bodies]
         return [self._part(name, found[0].words) for name in names] if len(names) > 1 else list(found)
 
-    def called(self, words: Sequence[str]) -> list[Part]:
-        """Return the bodies and sites all of whose words are among `words`, in the order of `words`."""
-        names = [name for name, known in self._names.items() if known and {*known} <= {*words}]
-        names.sort(key=lambda name: min(map(words.index, self._names[name])))
-        return [self._part(name, "") for name in names]
+    def of(self, name: str) -> Part:
+        """Return the part of a body or site."""
+        return self._part(name, "")
 
     def _missing(self, words: Sequence[str], near: Sequence[Part]) -> UserError:
         """Return the error for a part that the words name, where the model has only those `near`."""

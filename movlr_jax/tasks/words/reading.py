@@ -6,25 +6,29 @@ there drop out. If different readings are left, the sentence is ambiguous and re
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 
 import lark
 from lark.visitors import CollapseAmbiguities
 
 from movlr_jax.errors import UserError
-from movlr_jax.tasks.words.interpreter import Interpreter
-from movlr_jax.tasks.words.said import NotRead
+from movlr_jax.tasks.words.interpreter import meaning
+from movlr_jax.tasks.words.phrase import NotRead
 from movlr_jax.tasks.words.scene import Scene, plain
 from movlr_jax.tasks.words.sentence import MOST_PHASES, Sentence
 
 _GRAMMAR = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
 _MOST_PARSES = 64
+_MOST_UNREAD = 8
+_NUMBER = r"-?[\d.]+|[+-]?[xyz]"
 _ARTICLES = "the|a|an|its|your|his|her|their"
+_JOIN = "and|then|while|with|without"
 _EXAMPLES = (
     "walk forward", "walk forward 2 m", "walk backward", "walk left", "run forward", "turn left by 90 degrees",
     "turn right by 90 degrees", "turn left, then walk forward", "walk in a circle", "jump", "stand still",
@@ -52,86 +56,62 @@ def read(description: str, scene: Scene, partial: bool = False) -> Sentence:
 
     partial: read what can be read; `Sentence.unread` has the rest.
     """
-    language = _Language(scene)
+    known = _words() | scene.nouns
+    text = normalised(description, known)
     try:
-        return replace(language.read(description), description=description)
-    except _Left as left:
-        problem = Unreadable(description, left.word, left.why, _near(language, description, left))
+        return replace(_whole(text, scene, known), description=description)
+    except NotRead as left:
+        problem = Unreadable(description, left.word, left.why, _near(text, scene, known, left))
         if not partial:
             raise problem from None
-        return replace(_in_part(language, description), description=description, problem=str(problem))
+        found, unread = _in_part(text, scene, known)
+        found = found or Sentence(description, scene.of, (), scene.stands)
+        unread = unread or (text,)
+        return replace(found, description=description, unread=unread, problem=str(problem))
 
 
-class _Left(Exception):
-    """The word of a text at which reading ends."""
-
-    def __init__(self, word: str, why: str, at: int = 0):
-        self.word, self.why, self.at = word, why, at
-
-
-class _Language:
-    """The grammar with the nouns of one model."""
-
-    def __init__(self, scene: Scene):
-        self._scene = scene
-        self._known = _words() | scene.nouns
-
-    @cached_property
-    def _parser(self) -> lark.Lark:
-        return _parser(tuple(sorted(self._scene.nouns, key=lambda word: (-len(word), word))))
-
-    def read(self, text: str) -> Sentence:
-        plain_text = normalised(text, self._known)
-        self._check_words(plain_text)
-        try:
-            tree = self._parser.parse(plain_text)
-        except lark.UnexpectedCharacters as error:
-            word = plain_text[error.pos_in_stream :].split(maxsplit=1)[0].strip(",;.") or ","
-            before = plain_text[: error.pos_in_stream].strip()
-            raise _Left(
-                word,
-                f"makes no sense after {before!r}" if before else "begins no motion",
-                error.pos_in_stream,
-            ) from None
-        except lark.UnexpectedEOF:
-            raise _Left(
-                plain_text.split()[-1] if plain_text else "", "is not the end of a sentence", len(plain_text)
-            ) from None
-        return self._meant(tree, plain_text)
-
-    def _check_words(self, text: str) -> None:
-        for found in re.finditer(r"[^\s,;.]+", text):
-            word = found[0]
-            if word in self._known or re.fullmatch(r"-?[\d.]+|[+-]?[xyz]", word):
-                continue
-            close = difflib.get_close_matches(word, self._known, 1, 0.8)
+def _whole(text: str, scene: Scene, known: set[str]) -> Sentence:
+    """Return the one reading of a normalised text. Raises NotRead."""
+    for found in re.finditer(r"[^\s,;.]+", text):
+        if found[0] not in known and not re.fullmatch(_NUMBER, found[0]):
+            close = difflib.get_close_matches(found[0], known, 1, 0.8)
             why = "is not a word that is understood here, nor a part of this model"
-            raise _Left(word, why + (f" (is it {close[0]!r}?)" if close else ""), found.start())
+            raise NotRead(found[0], why + (f" (is it {close[0]!r}?)" if close else ""), found.start())
+    parser = _parser(tuple(sorted(scene.nouns, key=lambda word: (-len(word), word))))
+    try:
+        tree = parser.parse(text)
+    except lark.UnexpectedCharacters as error:
+        at, before = error.pos_in_stream, text[: error.pos_in_stream].strip()
+        word = text[at:].split(maxsplit=1)[0].strip(",;.") or ","
+        raise NotRead(
+            word, f"makes no sense after {before!r}" if before else "begins no motion", at
+        ) from None
+    except lark.UnexpectedEOF:
+        raise NotRead(text.split()[-1] if text else "", "is not the end of a sentence", len(text)) from None
+    return _meant(CollapseAmbiguities().transform(tree)[:_MOST_PARSES], text, scene)
 
-    def _meant(self, tree: lark.Tree, text: str) -> Sentence:
-        """Return the one reading of all parses that make sense. Raises _Left."""
-        readings: dict[object, Sentence] = {}
-        problem: NotRead | None = None
-        for parse in _parses(tree):
-            try:
-                sentence = Interpreter(self._scene, text).sentence(parse)
-            except NotRead as error:
-                problem = problem if problem and problem.at >= error.at else error
-                continue
-            except UserError as error:
-                problem = problem or NotRead(text, str(error), -1)
-                continue
+
+def _meant(parses: Sequence[lark.Tree], text: str, scene: Scene) -> Sentence:
+    """Return the one reading of all parses that make sense. Raises NotRead, of the parse that got farthest."""
+    readings: dict[object, Sentence] = {}
+    problems: list[NotRead] = []
+    for parse in parses:
+        try:
+            sentence = meaning(scene, text, parse)
+        except NotRead as error:
+            problems.append(error)
+        except UserError as error:
+            problems.append(NotRead(text, str(error), -1))
+        else:
             readings[(tuple(map(frozenset, sentence.phases)), sentence.balance)] = sentence
-        if not readings:
-            assert problem
-            raise _Left(problem.word, problem.why, problem.at)
-        if len(readings) > 1:
-            told = [repr(sentence.text()) for sentence in readings.values()]
-            raise _Left(text, f"can mean {' or '.join(told[:3])}")
-        sentence = next(iter(readings.values()))
-        if len(sentence.phases) > MOST_PHASES:
-            raise _Left("then", f"occurs more than {MOST_PHASES - 1} times")
-        return sentence
+    if not readings:
+        raise max(problems, key=lambda problem: problem.at)
+    sentence, *others = readings.values()
+    if others:
+        raise NotRead(text, f"can mean {' or '.join(repr(s.text()) for s in (sentence, *others[:2]))}")
+    if len(sentence.phases) > MOST_PHASES:
+        raise NotRead("then", f"occurs more than {MOST_PHASES - 1} times")
+    return sentence
 
 
 @cache
@@ -144,29 +124,19 @@ def _words() -> set[str]:
 @cache
 def _parser(nouns: tuple[str, ...]) -> lark.Lark:
     """Return the parser for a model with these nouns. Every word ends where a word ends."""
-    noun = "|".join(re.escape(word) for word in nouns)
     part = "|".join(re.escape(word) for word in nouns if not word.isdigit())
-    text = re.sub(r"//.*", "", _GRAMMAR)
 
     def word(found: re.Match[str]) -> str:
         return "/" + found[1].replace("/", r"\/").replace(" ", rf"\s+(?:(?:{_ARTICLES})\s+)*") + r"\b/"
 
-    begin, rest = text.split("\nWAY:", 1)
-    way, after = rest.split("\nCIRCLE:", 1)
-    way = re.sub(r'"([^"]+)"', word, way)
-    way = re.sub(
-        r"/(left|right|back)\\b/", rf"/\1\\b(?!\\s+(?:(?:the|front|rear|hind)\\s+)*(?:{part})\\b)/", way
-    )
-    begin, after = (re.sub(r'"([^"]+)"', word, part) for part in (begin, after))
-    grammar = f"{begin}\nWAY:{way}\nCIRCLE:{after}\nNOUN: /(?:{noun})\\b/\n"
+    text = re.sub(r'"([^"]+)"', word, re.sub(r"//.*", "", _GRAMMAR))
+    begin, way, after = re.split(r"(?=\nWAY:|\nCIRCLE:)", text)
+    no_part = rf"(?!\\s+(?:(?:the|front|rear|hind)\\s+)*(?:{part})\\b)"  # "left" before a part is its side
+    way = re.sub(r"/(left|right|back)\\b/", rf"/\1\\b{no_part}/", way)
+    grammar = f"{begin}{way}{after}\nNOUN: /(?:{'|'.join(map(re.escape, nouns))})\\b/\n"
     return lark.Lark(
         grammar, parser="earley", ambiguity="explicit", propagate_positions=True, maybe_placeholders=False
     )
-
-
-def _parses(tree: lark.Tree) -> Iterable[lark.Tree]:
-    found = CollapseAmbiguities().transform(tree)
-    return found[:_MOST_PARSES]
 
 
 def normalised(text: str, known: set[str]) -> str:
@@ -179,7 +149,7 @@ def normalised(text: str, known: set[str]) -> str:
     text = re.sub(r"(?<=\d)-(?=degree)|(?<=[a-z])-(?=[a-z]{3})", " ", text, flags=re.I)
     words: list[str] = []
     for piece in re.findall(r"[,;]|\.(?!\d)|[^\s,;]+?(?=[,;]|\.(?:\s|$)|\s|$)", text):
-        number = re.fullmatch(r"-?[\d.]+|[+-]?[xyz]", piece)
+        number = re.fullmatch(_NUMBER, piece)
         many = plain(piece) if piece.lower() not in known and "/" not in piece and not number else [piece]
         if any(word.isdigit() and word not in known for word in many) and not number:
             many = [piece]  # "joint9" of a model with seven
@@ -204,57 +174,41 @@ def base_form(word: str, known: set[str]) -> str:
     return next((form for form in tries if form in known), word)
 
 
-def _near(language: _Language, text: str, left: _Left) -> list[str]:
-    """Return at most three sentences near to a text that are understood."""
-    pieces = re.split(
-        r"\s*(?:,|;|\band\b|\bthen\b|\bwhile\b|\bwithout\b)\s*", normalised(text, language._known)
-    )
-    shorter = [re.sub(rf"\s*\b{re.escape(left.word)}\b", "", normalised(text, language._known)).strip(" ,")]
-    begins = normalised(text, language._known)[: left.at].strip(" ,")
-    tries = [*shorter, begins, *pieces]
-    tries += difflib.get_close_matches(text.lower(), _EXAMPLES, 3, 0.3)
+def _near(text: str, scene: Scene, known: set[str], left: NotRead) -> list[str]:
+    """Return at most three sentences near to a normalised text that are understood."""
+    tries = [
+        re.sub(rf"\s*\b{re.escape(left.word)}\b", "", text),
+        text[: left.at],
+        *re.split(rf"\s*(?:[,;]|\b(?:{_JOIN})\b)\s*", text),
+        *difflib.get_close_matches(text, _EXAMPLES, 3, 0.3),
+    ]
     found: list[str] = []
     for near in dict.fromkeys(
-        re.sub(rf"(?:\s*\b(?:{_ARTICLES}|to|by|at|with|around))+$", "", t).strip() for t in tries
+        re.sub(rf"(?:\s*\b(?:{_ARTICLES}|to|by|at|with|around))+$", "", t.strip(" ,")) for t in tries
     ):
-        if not near:
-            continue
-        try:
-            language.read(near)
-        except _Left:
-            continue
-        found.append(near)
+        with contextlib.suppress(NotRead):
+            _whole(near, scene, known)
+            found.append(near)
     return found[:3]
 
 
-_BETWEEN = re.compile(r"\s*(?:[,;]|\bthen\b|\band\b|\bwhile\b|\bwith\b|\bwithout\b)\s*")
-
-
-def _in_part(language: _Language, text: str) -> Sentence:
-    """Return the reading of a text without the words that cannot be read, at most some of each clause."""
-    words, unread = normalised(text, language._known), []
-    for _ in range(8):
+def _in_part(text: str, scene: Scene, known: set[str]) -> tuple[Sentence | None, tuple[str, ...]]:
+    """Return the reading of a normalised text without the words that cannot be read, and these words."""
+    words, unread = text, list[str]()
+    for _ in range(_MOST_UNREAD):
         try:
-            return replace(language.read(words), unread=tuple(unread))
-        except _Left as error:
-            word = error.word if error.word and error.word in words else ""
-            if not word or word == words:
+            return _whole(words, scene, known), tuple(unread)
+        except NotRead as error:
+            at = max(words.find(error.word, max(error.at, 0)), words.find(error.word))
+            if not error.word or at < 0 or error.word == words:
                 break
-            at = words.find(word, max(error.at, 0))
-            at = at if at >= 0 else words.find(word)
-            unread.append(word)
-            words = f"{words[:at]} {words[at + len(word) :]}".strip()
+            unread.append(error.word)
+            words = f"{words[:at]} {words[at + len(error.word) :]}"
             words = re.sub(
-                r"^(?:[,;]|and\b|then\b|with\b|without\b|\s)+|(?:[,;]|\b(?:and|then|with|without|to|on|the|by|while)|\s)+$",
-                "",
-                words,
+                rf"^(?:[,;]|(?:{_JOIN})\b|\s)+|(?:[,;]|\b(?:{_JOIN}|to|on|the|by)|\s)+$", "", words
             )
             words = re.sub(r"\b(and|then|,)(?:\s+(?:and|then|,))+", r"\1", words)
-    # clause by clause
-    for piece in filter(None, _BETWEEN.split(normalised(text, language._known))):
-        try:
-            return replace(language.read(piece), unread=(text,))
-        except _Left:
-            continue
-    scene = language._scene
-    return Sentence(text, scene.of, (), scene.stands, unread=(text,))
+    for piece in filter(None, re.split(rf"\s*(?:[,;]|\b(?:{_JOIN})\b)\s*", text)):
+        with contextlib.suppress(NotRead):
+            return _whole(piece, scene, known), (text,)
+    return None, ()

@@ -15,7 +15,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.models.derived import travels
 from movlr_jax.models.from_path import above
 from movlr_jax.models.names import PLACES, SIDES, words_of
-from movlr_jax.tasks.words.clauses import Bent, Near, Pointed, Raised, Subject, Vector
+from movlr_jax.tasks.words.measure import Subject, Vector
 from movlr_jax.tasks.words.parts import NAMED, Part, Parts
 
 _LOW = 0.1  # m, a body that starts lower is not expected to stay upright, unless the words say so
@@ -32,6 +32,10 @@ _FINGERS = ("finger", "thumb", "index", "middle", "ring", "little", "jaw", "grip
 HINGES = {"arm": "elbow", "arms": "elbows", "leg": "knee", "legs": "knees"}  # of limbs that bend
 
 
+def _plural(word: str) -> str:
+    return "feet" if word == "foot" else f"{word}s"
+
+
 def floats(vector: Sequence[float] | np.ndarray) -> Vector:
     return tuple(float(v) + 0.0 for v in np.round(vector, 6))
 
@@ -41,8 +45,7 @@ class Scene:
     """A model at the start of an episode.
 
     qpos: [nq]; root: the body that actuators move; forward: [3], where it faces; roles: role -> body or site; sites:
-    those that an episode records;
-    touch: parts whose contact forces it records.
+    those that an episode records; touch: parts whose contact forces it records.
     """
 
     model: mujoco.MjModel
@@ -64,8 +67,7 @@ class Scene:
     def of(self) -> Subject:
         world = world_of(self.model, self.model.body(self.root).id)
         height = float(world.height(self.data.body(self.root).xpos))
-        ahead = floats(self.forward)
-        return Subject(self.root, self.root, tuple(world.up.tolist()), ahead, world.level is not None, height)
+        return Subject(self.root, tuple(world.up.tolist()), world.level is not None, height)
 
     @cached_property
     def around(self) -> np.ndarray:
@@ -86,29 +88,31 @@ class Scene:
     @cached_property
     def nouns(self) -> set[str]:
         """All words of which names of parts, joints and objects are made."""
-        known = {word for words in self.parts.names.values() for word in words}
-        known |= {word for words in self.joints.values() for word in words} | {"it", "them", "joint"}
-        for word in NAMED:
-            try:
-                if self.parts.begin([word])[0]:
-                    known |= {word, "feet" if word == "foot" else f"{word}s"}
-            except UserError:
-                continue
+        known = {word for words in (*self.parts.names.values(), *self.joints.values()) for word in words}
+        known |= {"it", "them", "joint"}
+        known |= {form for word in NAMED if self.known([word]) for form in (word, _plural(word))}
         known |= {"finger"} if known & {*_DIGITS} else set()
         known |= {f"{word}s" for word in known if len(word) > 2 and not word.endswith("s")}
         return known - {*SIDES, *PLACES}
 
+    def known(self, words: Sequence[str], side: str = "") -> list[Part]:
+        """Return the parts that words name; none also where the model has them only on another side."""
+        try:
+            return self.parts.find(words, side)
+        except UserError:
+            return []
+
     def find(self, words: Sequence[str], side: str = "") -> list[Part]:
         """Return the parts or objects that all the words name, on this side if they name none; or none."""
-        found, rest = self.parts.begin(words, side)
-        if found and not rest:
-            return list(found)
-        digits = [word for word in words if word in _DIGITS]
-        if digits and words[-1] == "finger":  # its tip, or the last body of its chain
-            chain = [name for name, known in self.parts.names.items() if digits[0] in known]
-            tips = [name for name in chain if "tip" in self.parts.names[name]] or chain[-1:]
-            return [part for part in self.parts.called(self.parts.names[tips[0]]) if part.place == tips[0]]
-        return []
+        if found := self.parts.find(words, side):
+            return found
+        digit = next((word for word in words if word in _DIGITS), "")
+        if not digit or words[-1] != "finger":
+            return []
+        chain = [
+            name for name, known in self.parts.names.items() if digit in known
+        ]  # its tip, or its last body
+        return [self.parts.of(next((n for n in chain if "tip" in self.parts.names[n]), chain[-1]))]
 
     def finger_joints(self, words: Sequence[str]) -> list[str]:
         """Return the hinges of a finger that words name: "the index finger", "the thumb"."""
@@ -155,20 +159,18 @@ class Scene:
         gravity = world_of(self.model, self.model.body(self.root).id).gravity or EARTH
         return float(np.sqrt(_FROUDE[pace] * gravity * max(self.of.height, _LOW)))
 
-    def towards(self, part: Part) -> np.ndarray | None:
-        """Return the horizontal direction [3] from the body to a part, None if it is there."""
-        up = np.asarray(self.of.up)
-        away = part.now(self.data) - self.data.body(self.root).xpos
-        away = away - (away @ up) * up
-        distance = float(np.linalg.norm(away))
-        return away / distance if distance > _TOUCH else None
+    def towards(self, part: Part, moved: np.ndarray) -> tuple[np.ndarray, float] | None:
+        """Return the horizontal direction [3] to a part and how far to go, m; None if it is there.
 
-    def away(self, part: Part) -> float:
-        """Return the horizontal distance in m from the body to where it is at a part."""
+        moved: [3] m, how far the body is from where it starts.
+        """
         up = np.asarray(self.of.up)
-        apart = part.now(self.data) - self.data.body(self.root).xpos
-        distance = float(np.linalg.norm(apart - (apart @ up) * up))
-        return float(f"{max(distance - self.size(part) - _BESIDE, 0.5 * distance):.2g}")
+        apart = part.now(self.data) - self.data.body(self.root).xpos - moved
+        apart = apart - (apart @ up) * up
+        distance = float(np.linalg.norm(apart))
+        if distance <= _TOUCH:
+            return None
+        return apart / distance, float(f"{max(distance - self.size(part) - _BESIDE, 0.5 * distance):.2g}")
 
     def yaw(self, way: np.ndarray) -> float:
         """Return the angle in rad, left positive, from ahead to a horizontal direction [3]."""
@@ -218,70 +220,48 @@ class Scene:
     @cached_property
     def hands(self) -> list[Part]:
         """What it handles objects with, the right hand first: its hands, or the end of its longest chain."""
-        try:
-            if found := [p for p in self.parts.begin(["hands"])[0] if self.own(p)]:
-                return sorted(found, key=lambda part: "right" not in part.words.split())
-        except UserError:
-            pass
+        if found := [part for part in self.known(["hands"]) if self.own(part)]:
+            return sorted(found, key=lambda part: "right" not in part.words.split())
         for word in _HANDS:
-            for name, words in self.parts.names.items():
-                if word in words and name != self.root:
-                    part = self.parts.called(words)
-                    part = [p for p in part if p.place == name and self.own(p)]
-                    if part:
-                        return part[:1]
+            named = (name for name, words in self.parts.names.items() if word in words and name != self.root)
+            if found := [part for part in map(self.parts.of, named) if self.own(part)]:
+                return found[:1]
         root = self.model.body(self.root).id
-        last = max(
-            (b for b in range(1, self.model.nbody) if root in above(self.model, b)),
-            key=lambda b: len(above(self.model, b)),
-            default=self.model.body(self.root).id,
-        )
-        return self.parts.called(self.parts.names[self.model.body(last).name])[-1:]
+        chain = [b for b in range(1, self.model.nbody) if root in above(self.model, b)]
+        last = max(chain, key=lambda b: len(above(self.model, b)), default=root)
+        return [self.parts.of(self.model.body(last).name)]
 
     def fingers(self) -> tuple[str, ...]:
         """Return the touch parts that are fingers or jaws of a gripper."""
         return tuple(p for p in self.touch if {w.removesuffix("s") for w in words_of(p)} & {*_FINGERS})
 
-    # Clauses of parts that need the geometry of the start.
+    # Parts at the start.
 
-    def bent(self, part: Part, sign: int, by: float | None, to: float | None) -> Bent | None:
-        """Return the clause of a knee or elbow; None if the part is no joint between two segments."""
+    def bends(self, part: Part) -> tuple[str, Vector] | None:
+        """Return the body above a knee or elbow and the segment [3] m below it; None if it is no such joint."""
         model, data = self.model, self.data
         if part.offset is None or part.words.split()[-1] not in HINGES.values():
             return None
         body = model.body(part.place)
-        below = floats(body.ipos)
         for ancestor in above(model, body.id)[1:]:
             length = float(np.linalg.norm(data.xpos[ancestor] - data.xpos[body.id]))
-            if length < _LONG:  # several joints in one place
-                continue
-            size = length * float(np.linalg.norm(below))
-            if size >= _LONG**2:
-                name = model.body(ancestor).name
-                still = part.words.endswith("elbow")
-                return Bent(self.of, part, name, below, sign, by, to, still)
-            break
+            if length >= _LONG:  # else several joints in one place
+                long = length * float(np.linalg.norm(body.ipos)) >= _LONG**2
+                return (model.body(ancestor).name, floats(body.ipos)) if long else None
         return None
 
-    def upright(self, part: Part) -> Pointed:
-        """Return the clause of a limb that is vertical, or of the axis of a body that is vertical at the start."""
-        return self.pointed(part, np.asarray(self.of.up), "upright")
-
-    def pointed(self, part: Part, way: np.ndarray, word: str) -> Pointed:
+    def axis(self, part: Part) -> Vector | None:
+        """Return the axis [3] of a body that points where the body does, in its frame; None for a limb or a site."""
         if part.offset is None or part.place != part.base:
-            return Pointed(self.of, part, floats(way), word)
-        long = any(part.offset) and self._hangs(part)
-        axis = np.asarray(part.offset) / np.linalg.norm(part.offset) if long else self.vertical(part)
-        return Pointed(self.of, part, floats(way), word, floats(axis))
-
-    def _hangs(self, part: Part) -> bool:
-        """Return whether a part is connected to another one by joints, and does not move freely."""
+            return None
         kinds = self.model.jnt_type[self.model.jnt_bodyid == self.model.body(part.base).id]
-        return not (kinds == mujoco.mjtJoint.mjJNT_FREE).any()
+        if any(part.offset) and not (kinds == mujoco.mjtJoint.mjJNT_FREE).any():  # it hangs on another one
+            return floats(np.asarray(part.offset) / np.linalg.norm(part.offset))
+        return self.vertical(part)
 
-    def vertical(self, part: Part) -> np.ndarray:
+    def vertical(self, part: Part) -> Vector:
         """Return the axis [3] in the frame of a body that is vertical at the start."""
-        return np.asarray(self.of.up) @ self.data.body(part.place).xmat.reshape(3, 3)
+        return floats(np.asarray(self.of.up) @ self.data.body(part.place).xmat.reshape(3, 3))
 
     def aside(self, part: Part) -> np.ndarray:
         """Return the direction [3] away from the trunk, in the world frame."""
@@ -289,18 +269,6 @@ class Scene:
         left = (self.data.body(part.base).xpos - self.data.body(trunk).xpos) @ self.around[1]
         right = "right" in part.words.split() if abs(left) < _MIDDLE else left < 0
         return -self.around[1] if right else self.around[1]
-
-    def near(self, part: Part, other: Part, word: str = "at", must: bool = True) -> Near:
-        return Near(self.of, part, other, within=self.touching(part, other), word=word, must=must)
-
-    def on_top(self, part: Part, other: Part) -> Near:
-        """Return that an object rests on another one."""
-        up = np.asarray(self.of.up)
-        above = self.size(part, up) + self.size(other, up)
-        return Near(self.of, part, other, within=_TOUCH + 0.02, above=round(above, 3), word="on")
-
-    def raised(self, part: Part, sign: int = 1, amount: float | None = None, most: float = np.inf) -> Raised:
-        return Raised(self.of, part, sign, amount, most)
 
 
 def length_of(model: mujoco.MjModel, data: mujoco.MjData, body: str) -> float:

@@ -14,17 +14,9 @@ from movlr_jax.rewards.state import Layout
 from movlr_jax.rewards.term import Term
 from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
-from movlr_jax.tasks.words.clauses import (
-    Clause,
-    Goal,
-    Stay,
-    Stepping,
-    Subject,
-    Travel,
-    Turn,
-    Waved,
-    upright_terms,
-)
+from movlr_jax.tasks.words import clauses as c
+from movlr_jax.tasks.words.clauses import Clause
+from movlr_jax.tasks.words.measure import Goal, Measure, Subject, upright_terms
 from movlr_jax.tasks.words.parts import Part
 from movlr_jax.types import Step
 
@@ -80,9 +72,11 @@ class Sentence:
     def clauses(self) -> list[Clause]:
         return [clause for phase in self.phases for clause in phase]
 
-    @property
-    def subject(self) -> str:
-        return self.of.name
+    def named(self) -> Iterator[tuple[int, str, Measure]]:
+        """Yield the phase of each clause, the name of its measure and the measure."""
+        for i, phase in enumerate(self.phases):
+            for clause in phase:
+                yield i, f"{_NUMBERS[i]}{clause.measure.metric}", clause.measure
 
     @property
     def asks(self) -> bool:
@@ -91,7 +85,7 @@ class Sentence:
 
     @property
     def moves(self) -> bool:
-        return any(not isinstance(clause, Stay) for clause in self.clauses)
+        return any(clause.row is not c.stay for clause in self.clauses)
 
     @property
     def whole(self) -> bool:
@@ -105,48 +99,33 @@ class Sentence:
 
     @property
     def parts(self) -> list[Part]:
-        return [part for clause in self.clauses for part in clause.parts]
+        return [part for _, _, measure in self.named() for part in measure.parts]
 
     @property
-    def travel(self) -> Travel | None:
+    def travel(self) -> Clause | None:
         """The first travel, whose velocity is a goal of the task."""
-        return next((clause for clause in self.clauses if isinstance(clause, Travel)), None)
+        return next((clause for clause in self.clauses if clause.row is c.travel), None)
 
     @property
     def seconds(self) -> float:
         """How long an episode of it takes about, s."""
-        return sum(max(clause.seconds for clause in phase) for phase in self.phases) + 0.5
+        return sum(_seconds(phase) for phase in self.phases) + 0.5
 
     def text(self) -> str:
         """Return the reading in one line."""
-        said = ", then ".join(", ".join(clause.text() for clause in phase) for phase in self.phases)
-        return ", ".join([said or "stand still", *["upright"] * self.balance])
+        phases = (", ".join(clause.measure.text for clause in phase) for phase in self.phases)
+        return ", ".join([", then ".join(phases) or "stand still", *["upright"] * self.balance])
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """Return (order, clause, measure, what counts as a success) of every clause."""
-        rows = [
-            (str(i + 1), clause.text(), name, clause.goal.text(clause.metric))
-            for i, name, clause in self.named()
-        ]
-        if self.balance:
-            low = f"above {100 * self.lowest:.0f} % of its height, tilted less than 60°"
-            rows.append(("all", "upright", "upright_fraction", low))
-        return rows
+        rows = [(str(i + 1), m.text, name, m.goal.text(m.metric)) for i, name, m in self.named()]
+        low = f"above {100 * self.lowest:.0f} % of its height, tilted less than 60°"
+        return rows + [("all", "upright", "upright_fraction", low)] * self.balance
 
     def success(self) -> str:
         """Return what counts as a success, in words."""
-        rows = ("; then " if i else "; " for i, *_ in self.named())
-        said = [
-            f"{join}{c.text()} ({c.goal.text(c.metric)})"
-            for join, (_, _, c) in zip(rows, self.named(), strict=True)
-        ]
+        said = [f"{'; then ' if i else '; '}{m.text} ({m.goal.text(m.metric)})" for i, _, m in self.named()]
         return "".join([*said, "; upright" * self.balance]).removeprefix("; ")
-
-    def named(self) -> Iterator[tuple[int, str, Clause]]:
-        """Yield the phase of each clause, the name of its measure and the clause."""
-        for i, phase in enumerate(self.phases):
-            for clause in phase:
-                yield i, f"{_NUMBERS[i]}{clause.metric}", clause
 
     # An episode.
 
@@ -156,68 +135,38 @@ class Sentence:
         Motion after a fall does not count: what should be held is no better than at the beginning.
         fell: Whether the episode ends in a fall that the task itself has noticed.
         """
-        time = np.asarray(read.time, float)
-        last, metrics, stood = len(time) - 1, Metrics(), Metrics()
-        if self.balance:
-            last = self._upright_until(read)
-            seconds = max(float(time[-1] - time[0]), 1e-6)
-            stood["upright_fraction"] = float(time[last] - time[0]) / seconds
-            fallen = last < len(time) - 1
-            stood |= {"fell": 1.0, "time_to_fall_s": float(time[last] - time[0])} if fallen else {"fell": 0.0}
-            fell |= fallen
-        moments, begin, done = _moments(read), 0, 0
+        time, metrics, done = np.asarray(read.time, float), Metrics(), 0
+        stood, last = self._stood(read, time) if self.balance else (Metrics(), len(time) - 1)
+        fell = fell or bool(stood.get("fell"))
+        moments, begin = _moments(read), 0
         for i, phase in enumerate(self.phases):
+            measures = [clause.measure for clause in phase]
+            curves = [_curve(m, moments[begin : last + 1], time[begin : last + 1]) for m in measures]
             end, reached = last, False
-            curves = [self._curve(clause, moments, time, begin, end) for clause in phase]
             if i < len(self.phases) - 1:
-                ok = np.all(
-                    [_satisfied(clause, curve) for clause, curve in zip(phase, curves, strict=True)], axis=0
-                )
+                ok = np.all([m.satisfied(curve) for m, curve in zip(measures, curves, strict=True)], axis=0)
                 reached = bool(ok.any())
                 end = begin + int(np.argmax(ok)) if reached else last
-            for clause, curve in zip(phase, curves, strict=True):
-                name = f"{_NUMBERS[i]}{clause.metric}"
-                metrics[name] = self._value(
-                    clause, curve[: end - begin + 1], time[begin : end + 1], reached, fell
-                )
-                if isinstance(clause, Travel) and name == "progress_m_s":
-                    share = (time[end] - time[begin]) / max(time[-1] - time[begin], 1e-6) if fell else 1.0
-                    metrics["distance_m"] = metrics[name] * float(time[end] - time[begin])
-                    metrics[name] *= float(share)
+            of_phase = slice(begin, end + 1)
+            for m, curve in zip(measures, curves, strict=True):
+                curve = curve[: end - begin + 1]
+                value = float(curve[-1]) if reached else _value(m, curve, time[of_phase], fell)
+                metrics[f"{_NUMBERS[i]}{m.metric}"] = value
+            if i == 0 and "progress_m_s" in metrics:
+                metrics["distance_m"] = metrics["progress_m_s"] * float(time[end] - time[0])
+                metrics["progress_m_s"] *= _share(time, end) if fell else 1.0
             done += reached
             begin = end if reached else last
-        if len(self.phases) > 1:
-            metrics["parts_done"] = float(done)
-        return metrics | stood
+        return metrics | ({"parts_done": float(done)} if len(self.phases) > 1 else {}) | stood
 
-    def _upright_until(self, read: Readout) -> int:
-        """Return the last step before the body has fallen."""
+    def _stood(self, read: Readout, time: np.ndarray) -> tuple[Metrics, int]:
+        """Return the measures of balance and the last step before the body has fallen."""
         height, rot = np.asarray(read.height(self.of.name)), read.upright.rot(self.of.name)
         level = np.einsum("tij,ij->ti", rot, rot[0])[:, 2]  # cosine of the tilt from the start
         down = np.flatnonzero((height < self.lowest * height[0]) | (level < _TILTED))
-        return int(down[0]) if len(down) else len(height) - 1
-
-    @staticmethod
-    def _curve(
-        clause: Clause, moments: Sequence[Moment], time: np.ndarray, begin: int, end: int
-    ) -> np.ndarray:
-        expression, first = compile(clause.quantity, "clause", "eval"), moments[begin]
-        values = [
-            float(eval(expression, {"jnp": np, "state": Moment(m._layout, m._step, first)}))
-            for m in moments[begin : end + 1]
-        ]
-        return clause.curve(np.array(values), time[begin : end + 1])
-
-    @staticmethod
-    def _value(clause: Clause, curve: np.ndarray, time: np.ndarray, reached: bool, fell: bool) -> float:
-        if reached:
-            return float(curve[-1])
-        value = clause.value(curve, time)
-        if fell and (
-            clause.counts == "held" or isinstance(clause, Waved | Stepping)
-        ):  # no better than at the beginning
-            value = max(value, float(curve[0]), key=clause.goal.short)
-        return value
+        last = int(down[0]) if len(down) else len(time) - 1
+        stood = {"upright_fraction": _share(time, last), "fell": float(last < len(time) - 1)}
+        return stood | ({"time_to_fall_s": float(time[last] - time[0])} if stood["fell"] else {}), last
 
     def achieved(self, metrics: Metrics) -> bool:
         """Return whether an episode with these measures does all that was read."""
@@ -225,28 +174,28 @@ class Sentence:
             return False
         if metrics.get("parts_done", len(self.phases) - 1) < len(self.phases) - 1:
             return False
-        return all(name in metrics and not c.goal.short(metrics[name]) for _, name, c in self.named())
+        return all(name in metrics and not m.goal.short(metrics[name]) for _, name, m in self.named())
 
     def score(self, metrics: Metrics) -> float:
         """Return how near an episode is: 0 for each clause that is done, less for a miss; more while upright."""
         score = 10.0 * metrics.get("upright_fraction", 0.0) + _BONUS * metrics.get("parts_done", 0.0)
-        return score + sum(c.goal.score(metrics[name]) for _, name, c in self.named() if name in metrics)
+        return score + sum(m.goal.score(metrics[name]) for _, name, m in self.named() if name in metrics)
 
     def needs(self, metrics: Metrics) -> list[Need]:
         """Return what an episode lacks, the most general first."""
-        needs = []
-        if metrics.get("upright_fraction", 1.0) < 1.0:
-            fallen = f"it falls after {metrics['upright_fraction']:.0%} of the episode"
-            needs += [Need(fallen, kind) for kind in ("height", "upright")]
-        rows = ((c, c.lacks(metrics[name])) for _, name, c in self.named() if name in metrics)
-        return needs + [Need(lacks, clause.kind) for clause, lacks in rows if lacks]
+        needs, upright = list[Need](), metrics.get("upright_fraction", 1.0)
+        if upright < 1.0:
+            fallen = f"it falls after {upright:.0%} of the episode"
+            needs = [Need(fallen, kind) for kind in ("height", "upright")]
+        missed = ((m, metrics[n]) for _, n, m in self.named() if n in metrics and m.goal.short(metrics[n]))
+        return needs + [Need(m.asked(value, "{}: {}, not {}"), m.kind) for m, value in missed]
 
     def asked(self, metrics: Metrics) -> str:
         """Return what was asked and measured, a fall first."""
         fell = metrics.get("time_to_fall_s")
         said = [] if fell is None else [f"fell at {quantity(fell, 'time_to_fall_s')}"]
-        rows = ((c, metrics[name]) for _, name, c in self.named() if name in metrics and c.goal != Goal())
-        return "; ".join(said + [clause.said(value) for clause, value in rows])
+        measured = ((m, metrics[n]) for _, n, m in self.named() if n in metrics and m.goal != Goal())
+        return "; ".join(said + [m.asked(value) for m, value in measured])
 
     def verdict(self, metrics: Metrics) -> str:
         """Return what was asked, what was measured and whether it was achieved, a fall first."""
@@ -262,49 +211,33 @@ class Sentence:
         """
         terms, gate, begins = list[Term](), "", 0.0
         for i, phase in enumerate(self.phases):
-            ends = begins + max(clause.seconds for clause in phase)
-            progress, only = self._progress(phase), gate
-            if not progress and i < len(self.phases) - 1:
-                before = f"(state.time <= {ends:.3g})"
-                only = f"{gate} * {before}" if gate else f"1.0 * {before}"
-            own = [term for clause in phase for term in clause.terms()]
-            terms += [_gated(term, only, _NUMBERS[i]) for term in own]
-            if i < len(self.phases) - 1:
-                done = progress or f"(state.time > {ends:.3g})"
-                gate = f"1.0 * {done}"  # which had to begin after the one before
+            ends = begins + _seconds(phase)
+            progress, only, more = self._progress(phase), gate, i < len(self.phases) - 1
+            if not progress and more:
+                only = f"{gate or '1.0'} * (state.time <= {ends:.3g})"
+            terms += [_gated(term, only, _NUMBERS[i]) for cl in phase for term in cl.measure.terms]
+            if more:
+                gate = f"1.0 * {progress or f'(state.time > {ends:.3g})'}"  # which had to begin after the one before
                 if progress:
-                    kind = self.phases[i + 1][0].kind
+                    kind = self.phases[i + 1][0].measure.kind
                     terms.append(Term(f"{_NUMBERS[i + 1]}part", kind, _BONUS, gate))
             begins = ends
         return terms + self._balance_terms()
 
     def _progress(self, phase: Sequence[Clause]) -> str:
         """Return the expression of whether a phase is done, empty if the state alone does not tell."""
-        tags = [clause.touches for clause in self.clauses]
-        if any(
-            c.fold == "sum" or not c.touches or tags.count(c.touches) > 1 or isinstance(c, Waved)
-            for c in phase
-        ):
+        changed = [clause.measure.changes for clause in self.clauses]
+        bounds = [clause.measure.bound for clause in phase]
+        if None in bounds or any(changed.count(clause.measure.changes) > 1 for clause in phase):
             return ""
-        if any(isinstance(c, Turn) and c.angle and c.angle > 2.5 for c in phase):
-            return ""
-        bounds = []
-        for clause in phase:
-            goal = clause.goal
-            if clause.metric.endswith("_m_s") or clause.counts in ("worst", "largest"):
-                return ""
-            if np.isfinite(goal.low):  # more than enough has passed it
-                bounds.append(f"({clause.quantity} >= {goal.low:.4g})")
-            elif np.isfinite(goal.high):
-                bounds.append(f"({clause.quantity} <= {goal.high:.4g})")
-        return " * ".join(bounds)
+        return " * ".join(filter(None, bounds))
 
     def _balance_terms(self) -> list[Term]:
         if not self.balance:
             return []
-        turns = any(c.touches == "heading" for c in self.clauses)
-        keeps = not any(c.touches == "height" and c.kind in ("down", "height") for c in self.clauses)
-        return upright_terms(self.of, turns, keeps)
+        changed = {(m.changes, m.kind) for _, _, m in self.named()}
+        turns = any(changes == "heading" for changes, _ in changed)
+        return upright_terms(self.of, turns, not changed & {("height", "down"), ("height", "height")})
 
     def first_terms(self) -> list[Term]:
         """Return the terms of an initial program: the best of each kind for the body, the best of each part."""
@@ -319,13 +252,24 @@ class Sentence:
     def with_velocity(self, velocity: Sequence[float]) -> Sentence:
         """Return the sentence with the `velocity` [3] m/s that the task sets explicitly."""
         speed = float(np.linalg.norm(velocity))
-        others = tuple(c for c in (self.phases[0] if self.phases else ()) if not isinstance(c, Travel | Stay))
+        first = self.phases[0] if self.phases else ()
+        others = tuple(clause for clause in first if clause.row not in (c.travel, c.stay))
         if speed == 0.0:
-            return replace(self, phases=((*others, Stay(self.of)),), unread=(), problem="")
+            return replace(self, phases=((*others, c.clause(self.of, c.stay)),), unread=(), problem="")
         way = tuple(float(v) / speed for v in velocity)
-        word = f"along ({', '.join(f'{c:.2g}' for c in way)})"
-        travel = Travel(self.of, way, speed, word, exact=True, leads=True)
+        word = f"along ({', '.join(f'{v:.2g}' for v in way)})"
+        travel = c.clause(
+            self.of, c.travel, way=way, speed=speed, word=word, exact=True, turns=False, leads=True
+        )
         return replace(self, phases=((travel, *others),), unread=(), problem="")
+
+
+def _seconds(phase: Sequence[Clause]) -> float:
+    return max(clause.measure.seconds for clause in phase)
+
+
+def _share(time: np.ndarray, end: int) -> float:
+    return float((time[end] - time[0]) / max(time[-1] - time[0], 1e-6))
 
 
 def _moments(read: Readout) -> list[Moment]:
@@ -333,15 +277,20 @@ def _moments(read: Readout) -> list[Moment]:
     return [Moment(read.layout, jax.tree.map(lambda x, t=t: x[t], steps)) for t in range(len(steps.time))]
 
 
-def _satisfied(clause: Clause, curve: np.ndarray) -> np.ndarray:
-    """Return at which steps of a curve [T] a clause is satisfied, so that the next phase may begin."""
-    if clause.counts == "worst":
-        curve = (
-            np.maximum.accumulate(curve) if np.isfinite(clause.goal.high) else np.minimum.accumulate(curve)
-        )
-    if clause.counts == "largest":
-        curve = np.maximum.accumulate(curve)
-    return np.array([not clause.goal.short(float(v)) for v in curve])
+def _curve(measure: Measure, moments: Sequence[Moment], time: np.ndarray) -> np.ndarray:
+    """Return a measure at each step of a phase [T]."""
+    expression = compile(measure.quantity, "clause", "eval")
+    states = (Moment(m._layout, m._step, moments[0]) for m in moments)
+    values = [float(eval(expression, {"jnp": np, "state": state})) for state in states]
+    return measure.curve(np.array(values), time)
+
+
+def _value(measure: Measure, curve: np.ndarray, time: np.ndarray, fell: bool) -> float:
+    """Return the value of a phase that ends with the episode; after a fall, it is that of its beginning or worse."""
+    value = measure.value(curve, time)
+    if fell and (measure.counts in ("held", "returned") or measure.kind == "part"):
+        return max(value, float(curve[0]), key=measure.goal.short)
+    return value
 
 
 def _gated(term: Term, gate: str, prefix: str) -> Term:

@@ -1,393 +1,348 @@
-"""Verbs of the whole body: travel, turns, jumps, heights and postures."""
+"""Verbs of the whole body: travel, turns, jumps, heights and postures. Each makes clauses of what is said of it."""
 
 from __future__ import annotations
 
-import lark
+from collections.abc import Sequence
+
 import numpy as np
 
-from movlr_jax.errors import UserError
 from movlr_jax.rewards.term import axis_text
 from movlr_jax.tasks.words import clauses as c
+from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import Part
-from movlr_jax.tasks.words.said import BENT, STRAIGHT, UPRIGHT, WAYS, NotRead, Slots, Tree
+from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, Tree
 from movlr_jax.tasks.words.scene import floats
-from movlr_jax.tasks.words.verbs_objects import ObjectVerbs
+from movlr_jax.tasks.words.verbs_parts import UPRIGHT, keep_things, move_things, turn_things, upright
 
 _CROUCHED = 0.3  # as FALLEN, for motions close to the ground
 _DEPTH = 0.3  # share of its height by which a body goes down that squats
 _SIT = 0.6  # share of its height at which a body sits, most
-_RUN = ["run", "jog", "gallop", "sprint", "dash", "bound", "canter"]
-_LOW = ["crawl", "roll", "slide", "swim", "slither", "fly", "creep", "glide", "wriggle"]
-_FREE = [
-    "crawl",
-    "roll",
-    "slide",
-    "swim",
-    "slither",
-    "creep",
-    "wriggle",
-]  # being close to the ground is no fall
-_TEMPO = {"fast": 1.5, "quickly": 1.5, "slowly": 0.5, "slow": 0.5}
-_PART_TURNS = {
-    "half": np.pi,
-    "quarter": np.pi / 2,
-    "full": 2 * np.pi,
-    "whole": 2 * np.pi,
-    "around": np.pi,
-    "round": np.pi,
+_LIE, _LOW = (
+    0.35,
+    0.3,
+)  # share of its height, or of the length of one that does not stand, at which it lies, most
+_KNEES = 0.15  # m above the ground, most, of a body that kneels
+_IN_PLACE = ("walk", "march", "run", "jog", "step", "trot", "sprint")
+_PACES = {
+    **dict.fromkeys(("run", "jog", "gallop", "sprint", "dash", "bound", "canter"), "run"),
+    **dict.fromkeys(("crawl", "roll", "slide", "swim", "slither", "creep", "wriggle", "fly", "glide"), "low"),
 }
+_ON_GROUND = ("crawl", "roll", "slide", "swim", "slither", "creep", "wriggle")  # to be low is no fall
+_TEMPO = {"fast": 1.5, "quickly": 1.5, "slowly": 0.5, "slow": 0.5}
+_PART_TURNS = {"half": np.pi, "around": np.pi, "round": np.pi, "quarter": np.pi / 2, "full": 2 * np.pi,
+               "whole": 2 * np.pi}  # fmt: skip
+_HEADINGS = {"forward": 0.0, "ahead": 0.0, "left": np.pi / 2, "right": -np.pi / 2, "back": np.pi}
+_TURNS = {"left": 1, "counterclockwise": 1, "anticlockwise": 1, "right": -1, "clockwise": -1}
 
 
-class BodyVerbs(ObjectVerbs):
-    """Clauses of the whole body."""
+def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
+    if here := [slot for slot in phrase.left if slot.data == "here"]:
+        if phrase.verb in _IN_PLACE:
+            return _step(ctx, phrase)
+        raise phrase.unread(here[0])
+    ways, path = phrase.ways(), phrase.one("path")
+    kind = path.children[0].type if path else ""
+    if phrase.verb in _ON_GROUND:
+        ctx.balance = False
+    speed = ctx.scene.speed(_PACES.get(phrase.verb, "walk"))
+    if tempo := phrase.one("tempo"):
+        speed *= _TEMPO[str(tempo.children[0])]
+    given, distance = phrase.number("speed"), phrase.number("distance")
+    if phrase.has("place") and distance is not None:
+        raise phrase.no("names a place and a distance")
+    if kind == "SIDEWAYS" and not ({*ways} and {*ways} <= {"left", "right"}):
+        raise phrase.unread(path, "does not say to which side; say left or right")
+    speed, exact = float(f"{given or speed:.2g}"), given is not None
+    if kind == "CIRCLE":
+        sides = [way for way in ways if way not in ("forward", "back")]
+        sign = _side(phrase, sides) or 1
+        way = floats(ctx.scene.around[0] * (-1 if "back" in ways else 1))
+        circle = ctx.clause(
+            c.travel, way=way, speed=speed, word="in a circle", exact=exact, distance=distance, turns=True
+        )
+        return [circle, *_turning(ctx, phrase, sign, 2 * np.pi)]
+    word, direction, far = _direction(ctx, phrase, ways, kind == "DIAGONALLY")
+    way = floats(direction)
+    if not ctx.scene.goes(way):
+        why = f"is not possible: no joint lets {ctx.scene.root!r} move along {axis_text(way)}"
+        raise NotRead(word if ways or path else phrase.verb, why)
+    return [ctx.clause(c.travel, way=way, speed=speed, word=word, exact=exact, distance=far or distance)]
 
-    def _travel(self, slots: Slots, verb: str) -> list[c.Clause]:
-        scene = self.scene
-        if here := slots.take("here"):
-            if verb in ("walk", "march", "run", "jog", "step", "trot", "sprint"):
-                return self._step(slots, verb)
-            raise slots.unread(here[0])
-        ways, path = self._ways(slots), slots.one("path")
-        kind = path.children[0].type if path else ""
-        pace = "run" if verb in _RUN else "low" if verb in _LOW else "walk"
-        if verb in _FREE:
-            self.balance = False
-        speed, given = scene.speed(pace), slots.one("speed")
-        for slot in slots.take("tempo"):
-            speed *= _TEMPO[str(slot.children[0])]
-        if given:
-            unit = next(str(t) for t in given.children if t.type == "SPEED")
-            speed = self._number(given) / (3.6 if unit == "km/h" else 1.0)
-        speed = float(f"{speed:.2g}")
-        distance = self._length(slots.one("distance"))
-        if any(slot.data == "place" for slot in slots.left) and distance is not None:
-            raise NotRead(verb, "names a place and a distance")
-        if path and kind == "SIDEWAYS" and not ways:
-            raise slots.unread(path, "does not say to which side; say left or right")
-        if kind == "CIRCLE":
-            return self._circle(ways, speed, bool(given), distance)
-        word, way = self._way(slots, ways, kind == "DIAGONALLY", path)
-        if not scene.goes(floats(way)):
-            said = word if ways or path else verb
-            raise NotRead(
-                said, f"is not possible: no joint lets {scene.root!r} move along {axis_text(floats(way))}"
-            )
-        if self.goal is not None:  # a place
-            distance, self.goal = self.goal, None
-        return [c.Travel(scene.of, floats(way), speed, word, bool(given), distance)]
 
-    def _way(
-        self, slots: Slots, ways: list[str], diagonal: bool, path: Tree | None
-    ) -> tuple[str, np.ndarray]:
-        """Return the words for a direction and the direction [3]."""
-        place, axis = self._places(slots, "TO"), slots.one("axis")
-        if sum(map(bool, (ways, place, axis))) > 1 or len(place) > 1:
-            raise NotRead(self.text, "names several directions")
-        if axis:
-            text = str(axis.children[-1])
-            if text.startswith("vertical"):
-                raise slots.unread(axis)
-            letter = text.lstrip("+-")[0]
-            return f"along {'-' if text[0] == '-' else '+'}{letter}", np.eye(3)["xyz".index(letter)] * (
-                -1.0 if text[0] == "-" else 1.0
-            )
-        if place:
-            towards = self.scene.towards(place[0][1])
-            if towards is None:
-                raise NotRead(place[0][1].words, "is where the body is")
-            self.goal = self.scene.away(place[0][1])
-            return f"to {place[0][1].words}", towards
-        if len(ways) > 1 or diagonal:
-            found = [self._along(way) for way in ways if way in WAYS]
-            if len(ways) != 2 or len(found) != 2 or abs(found[0] @ found[1]) > 0.5:
-                two = (
-                    f"contradicts {ways[0]!r}"
-                    if len(ways) > 1
-                    else "needs two directions, as in diagonally forward left"
-                )
-                raise NotRead(ways[-1] if len(ways) > 1 else "diagonally", two, len(self.text))
-            return " and ".join(ways), (found[0] + found[1]) / np.sqrt(2.0)
-        way = ways[0] if ways else "forward"
-        if way not in WAYS:
-            raise NotRead(way, f"does not go with {slots.verb!r}")
-        return {"back": "backward"}.get(way, way), self._along(way)
+def _direction(
+    ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool
+) -> tuple[str, np.ndarray, float | None]:
+    """Return the words for a direction, the direction [3], and how far it is to a place in m."""
+    place, axis = ctx.places(phrase, "TO"), phrase.one("axis")
+    if sum(map(bool, (ways, place, axis))) > 1 or len(place) > 1:
+        raise NotRead(ctx.text, "names several directions")
+    if axis:
+        return _axis(phrase, axis)
+    if place:
+        part = place[0][1]
+        return f"to {part.words}", *_towards(ctx, part)
+    if len(ways) > 1 or diagonal:
+        found = [ctx.along(way) for way in ways if way in WAYS]
+        if len(ways) != 2 or len(found) != 2 or abs(found[0] @ found[1]) > 0.5:
+            word = ways[-1] if len(ways) > 1 else "diagonally"
+            two = f"contradicts {ways[0]!r}" if len(ways) > 1 else "needs two, as in diagonally forward left"
+            raise NotRead(word, two, len(ctx.text))
+        return " and ".join(ways), (found[0] + found[1]) / np.sqrt(2.0), None
+    way = ways[0] if ways else "forward"
+    if way not in WAYS:
+        raise NotRead(way, f"does not go with {phrase.verb!r}")
+    return "backward" if way == "back" else way, ctx.along(way), None
 
-    def _circle(self, ways: list[str], speed: float, exact: bool, distance: float | None) -> list[c.Clause]:
-        sign = -1 if "right" in ways or "clockwise" in ways else 1
-        ahead = -1.0 if "back" in ways else 1.0
-        turn = self._turning(sign, 2 * np.pi)
-        return [
-            c.Travel(
-                self.scene.of,
-                floats(ahead * self.scene.around[0]),
-                speed,
-                "in a circle",
-                exact,
-                distance,
-                turns=True,
-            ),
-            *turn,
-        ]
 
-    def _step(self, slots: Slots, verb: str) -> list[c.Clause]:
-        slots.take("here")
-        if verb == "step" and any(s.data in ("direction", "place", "distance") for s in slots.left):
-            return self._travel(slots, "walk")
-        try:
-            feet = self.scene.parts.begin(["both", "feet"])[0]
-        except UserError:
-            feet = []
-        if len(feet) < 2:
-            raise NotRead(verb, "in place needs feet, and no bodies of this model are named so")
-        self.balance = True if self.balance is None and self.scene.rises else self.balance
-        return [c.Stepping(self.scene.of, (feet[0], feet[1])), c.Stay(self.scene.of)]
+def _axis(phrase: Phrase, axis: Tree) -> tuple[str, np.ndarray, None]:
+    text = str(axis.children[-1])
+    if text == "vertical":
+        raise phrase.unread(axis)
+    sign, letter = "-" if text[0] == "-" else "+", text.lstrip("+-")
+    return f"along {sign}{letter}", np.eye(3)["xyz".index(letter)] * float(f"{sign}1"), None
 
-    def _turning(self, sign: int, angle: float | None, verb: str = "turn") -> list[c.Clause]:
-        if not self.scene.goes(self.scene.of.up, turning=True):
-            raise NotRead(verb, f"is not possible: no joint lets {self.scene.root!r} turn about the vertical")
-        return [c.Turn(self.scene.of, sign, None if angle is None else float(angle))]
 
-    def _turn(self, slots: Slots, verb: str) -> list[c.Clause]:
-        if joints := self._joints(slots):
-            return self._joint(slots, joints)
-        if things := self._things(slots, hinge=True):
-            return self._bends(things, slots, 1)
-        if place := self._places(slots, "TO"):
-            return self._facing(place[0][1])
-        slots.take("here")
-        if (axis := slots.one("axis")) and str(axis.children[-1])[0] not in "vz":
-            raise slots.unread(axis)
-        part = slots.one("part_turn")
-        sign, angle, times = self._turned(slots), self._angle(slots.one("angle")), self._times(slots)
-        whole = verb in ("spin", "rotate", "pivot")
-        if part:
-            word = str(part.children[0])
-            if not (whole and word in ("around", "round")):
-                angle = _PART_TURNS[word.split()[0]]
-        elif verb in ("make", "twist"):
-            raise NotRead(verb, "needs what to make, as in make half a turn")
-        if times and angle is None:
-            if not whole:
-                raise NotRead(
-                    " ".join(self.text.split()[-1:]) if times else "",
-                    "does not say by how much; give the angle, or say spin",
-                    len(self.text),
-                )
-            angle = 2 * np.pi
-        if angle is not None and not sign and not part and angle < 2 * np.pi - 0.1:
-            raise NotRead(verb, "does not say to which side; say left or right")
-        return self._turning(sign or 1, None if angle is None else angle * (times or 1), verb)
+def _towards(ctx: Context, part: Part) -> tuple[np.ndarray, float]:
+    """Return the direction [3] and the distance in m to a place. Raises NotRead."""
+    if not (towards := ctx.scene.towards(part, ctx.travelled)):
+        raise NotRead(part.words, "is where the body is")
+    return towards
 
-    def _facing(self, part: Part) -> list[c.Clause]:
-        towards = self.scene.towards(part)
-        if towards is None:
-            raise NotRead(part.words, "is where the body is")
-        return self._faces(self.scene.yaw(towards), part.words)
 
-    def _faces(self, angle: float, word: str) -> list[c.Clause]:
-        if angle:
-            self._turning(1, None)
-        return [c.Face(self.scene.of, angle, word)]
+def _step(ctx: Context, phrase: Phrase) -> list[Clause]:
+    phrase.take("here")
+    if phrase.verb == "step" and phrase.has("direction", "place", "distance"):
+        return _travel(ctx, phrase)
+    feet = ctx.scene.known(["both", "feet"])
+    if len(feet) < 2:
+        raise phrase.no("in place needs feet, and no bodies of this model are named so")
+    ctx.balance = True if ctx.balance is None and ctx.scene.rises else ctx.balance
+    return [ctx.clause(c.steps, left=feet[0], right=feet[1]), ctx.clause(c.stay)]
 
-    def _face(self, slots: Slots, verb: str) -> list[c.Clause]:
-        ways = self._ways(slots)
-        if things := self._things(slots) or [part for _, part in self._places(slots, "TO", "ON")]:
-            return self._facing(things[0])
-        angles = {"forward": 0.0, "ahead": 0.0, "left": np.pi / 2, "right": -np.pi / 2, "back": np.pi}
-        if len(ways) != 1 or ways[0] not in angles:
-            raise NotRead(verb, "needs one direction or place")
-        return self._faces(angles[ways[0]], ways[0])
 
-    def _jump(self, slots: Slots, verb: str) -> list[c.Clause]:
-        scene = self.scene
-        slots.take("here")
-        times, distance = self._times(slots), self._length(slots.one("distance"))
-        goes_to = {*self._peek(slots)} - {"up"}
-        goes = any(s.data in ("place", "axis") for s in slots.left) or goes_to
-        if not scene.rises:
-            raise NotRead(verb, f"is not possible: no joint lets {scene.root!r} leave the ground")
-        if not goes:
-            self._ways(slots)
-            return [c.Jump(scene.of, distance, times)]
-        if "down" in goes_to:
-            raise NotRead("down", f"does not go with {verb!r}")
-        if distance:
-            slots.left.append(
-                lark.Tree("distance", [lark.Token("NUMBER", str(distance)), lark.Token("LENGTH", "m")])
-            )
-        return [*self._travel(slots, "walk"), c.Jump(scene.of, None, times)]
+def _turning(ctx: Context, phrase: Phrase, sign: int, angle: float | None) -> list[Clause]:
+    if not ctx.scene.goes(ctx.scene.of.up, turning=True):
+        raise phrase.no(f"is not possible: no joint lets {ctx.scene.root!r} turn about the vertical")
+    return [ctx.clause(c.turn, sign=sign, angle=angle)]
 
-    def _stand(self, slots: Slots, verb: str) -> list[c.Clause]:
-        if verb == "balance" and (things := self._things(slots)):
-            return self._upright(things)
-        rises = self.scene.lies
-        slots.take("here")
-        for slot in slots.take("state"):
-            if str(slot.children[0]) not in (*UPRIGHT, "still", "straight"):
-                raise slots.unread(slot)
-        if pose := slots.take("on_pose"):
-            if str(pose[0].children[0]) not in ("on toes", "on tiptoes", "on tiptoe", "on heels"):
-                self.balance = False
-            raise slots.unread(pose[0], "cannot be measured")
-        for slot in slots.take("times"):  # "stand up again"
-            if slot.children[0] != "again":
-                raise slots.unread(slot)
-        if slots.take("on_leg"):
-            return [*self._on_leg("left"), c.Stay(self.scene.of)]
-        if self.scene.rises and not rises:
-            self.balance = True
-        if on := [slot for slot in slots.left if slot.data == "place"]:
-            words = self._span(on[0].children[1]).split()
-            if words[-1] not in ("leg", "foot", "paw", "legs", "feet") or {*words} & {
-                "front",
-                "rear",
-                "hind",
-                "back",
-            }:
-                raise slots.unread(on[0], "cannot be stood on here")
-            parts = self._places(slots, "ON")
-            if len(parts) == 1:
-                side = next((w for w in ("left", "right") if w in parts[0][1].words.split()), "")
-                return [*self._on_leg(side), c.Stay(self.scene.of)]
-        if rises:
-            self.balance = False if self.balance is None else self.balance
-            return [c.Risen(self.scene.of)]
-        return [c.Stay(self.scene.of)]
 
-    def _on_leg(self, side: str) -> list[c.Clause]:
-        """Return what it means to stand on one leg: the other foot is up."""
-        other = "right" if side == "left" else "left"
-        feet = [foot for foot in self.scene.parts.begin([other, "foot"])[0] if other in foot.words.split()]
-        if not feet:
-            raise NotRead(f"{side} leg", "needs two feet, and no bodies of this model are named so")
-        return [self.scene.raised(foot) for foot in feet]
+def _turn(ctx: Context, phrase: Phrase) -> list[Clause]:
+    if phrase.has("thing"):
+        return turn_things(ctx, phrase)
+    if place := ctx.places(phrase, "TO"):
+        return _facing(ctx, phrase, place[0][1])
+    phrase.take("here")
+    if (axis := phrase.one("axis")) and str(axis.children[-1])[0] not in "vz":
+        raise phrase.unread(axis)
+    sign, angle, times = _side(phrase, phrase.ways()), phrase.number("angle"), phrase.times()
+    part, spins = phrase.words("part_turn"), phrase.verb in ("spin", "rotate", "pivot")
+    if part and not (spins and part[0] in ("around", "round")):
+        angle = _PART_TURNS[part[0].split()[0]]
+    if not part and phrase.verb in ("make", "twist"):
+        raise phrase.no("needs what to make, as in make half a turn")
+    if times and angle is None and not spins:
+        why = "does not say by how much; give the angle, or say spin"
+        raise NotRead(ctx.text.split()[-1], why, len(ctx.text))
+    angle = 2 * np.pi if times and angle is None else angle
+    if angle is not None and not sign and not part and angle < 2 * np.pi - 0.1:
+        raise phrase.no("does not say to which side; say left or right")
+    return _turning(ctx, phrase, sign or 1, None if angle is None else float(angle * (times or 1)))
 
-    def _stay(self, slots: Slots, verb: str) -> list[c.Clause]:
-        slots.take("here")
-        states = [str(slot.children[0]) for slot in slots.take("state")]
-        if any(state not in (*UPRIGHT, "still") for state in states):
-            raise NotRead(states[0], f"says nothing that is understood of {verb!r}")
-        if {*states} & {*UPRIGHT}:
-            self.balance = True
-        held = not self.scene.rises and bool(self.last)  # "touch the ball and stay there"
-        if held or (states and "still" not in states):
-            return []
-        self.stops = verb
-        return [c.Stay(self.scene.of)]
 
-    def _rise(self, slots: Slots, verb: str) -> list[c.Clause]:
-        amount = self._length(slots.one("distance"))
-        if {*self._ways(slots)} - {"up"}:
-            raise NotRead(verb, "goes up; say walk or fly for other directions")
-        if not self.scene.rises:
-            raise NotRead(verb, f"is not possible: no joint lets {self.scene.root!r} rise")
-        if height := slots.one("height"):
-            return self._height(self._length(height) or 0.0, verb)
-        if verb == "rise" and not self.scene.lies and amount is None:
-            return [c.Stay(self.scene.of)]
-        if self.scene.lies:
-            self.balance = False
-        self._rises(amount)
-        return [c.Risen(self.scene.of, 1, amount, verb)]
+def _side(phrase: Phrase, ways: Sequence[str]) -> int:
+    """Return the sign of a turn: 1 left, -1 right, 0 not said."""
+    signs = {_TURNS.get(way.replace(" ", ""), 0) for way in ways}
+    if 0 in signs or len(signs) > 1:
+        why = f"does not go with {phrase.verb!r}" if 0 in signs else f"contradicts {ways[0]!r}"
+        raise NotRead(ways[-1], why, len(phrase.text))
+    return signs.pop() if signs else 0
 
-    def _rises(self, amount: float | None) -> None:
-        self.risen = None if amount is None or self.risen is None else self.risen + amount
 
-    def _descend(self, slots: Slots, verb: str) -> list[c.Clause]:
-        self._ways(slots)
-        self.lowest = 0.0
-        if height := slots.one("height"):
-            return self._height(self._length(height) or 0.0, verb)
-        amount = self._length(slots.one("distance"))
-        self._rises(None if amount is None else -amount)
-        return [c.Risen(self.scene.of, -1, amount, verb)]
+def _facing(ctx: Context, phrase: Phrase, part: Part) -> list[Clause]:
+    return _faces(ctx, phrase, ctx.scene.yaw(_towards(ctx, part)[0]), part.words)
 
-    def _hover(self, slots: Slots, verb: str) -> list[c.Clause]:
-        slots.take("here", "state")
-        height = self._length(slots.one("height"))
-        if height is None and self.risen is None:
-            raise NotRead(verb, "does not say at which height")
-        height = self.scene.of.height + (self.risen or 0.0) if height is None else height
-        return [*self._height(height, verb), c.Stay(self.scene.of)]
 
-    def _height(self, height: float, verb: str) -> list[c.Clause]:
-        if not self.scene.rises:
-            raise NotRead(verb, f"is not possible: no joint lets {self.scene.root!r} rise")
-        word, self.risen = f"{verb} at {height:.3g} m", height - self.scene.of.height
-        return [c.AtHeight(self.scene.of, self.scene.root, round(height, 3), word)]
+def _faces(ctx: Context, phrase: Phrase, angle: float, word: str) -> list[Clause]:
+    if angle:
+        _turning(ctx, phrase, 1, None)
+    return [ctx.clause(c.face, angle=angle, word=word)]
 
-    def _squat(self, slots: Slots, verb: str) -> list[c.Clause]:
-        if {*self._ways(slots)} - {"down"}:
-            raise NotRead(verb, "goes down; say walk for other directions")
-        slots.take("here")
-        if not self.scene.rises:
-            raise NotRead(verb, f"is not possible: no joint lets {self.scene.root!r} sink")
-        self.lowest = _CROUCHED
-        depth = self._length(slots.one("distance"))
-        return [
-            c.Squat(self.scene.of, round(depth or _DEPTH * self.scene.of.height, 2), exact=depth is not None)
-        ]
 
-    def _lie(self, slots: Slots, verb: str) -> list[c.Clause]:
-        slots.take("here")
-        self.balance = False
-        for slot in slots.take("state"):
-            if str(slot.children[0]) != "still":
-                raise slots.unread(slot)
-        if not self.scene.rises:
-            raise NotRead(verb, f"is not possible: no joint lets {self.scene.root!r} sink")
-        most = round(0.35 * self.scene.of.height if self.scene.stands else 0.3 * self.scene.length, 3)
-        return [c.AtHeight(self.scene.of, self.scene.root, most, "lie down", low=True)]
+def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
+    if things := ctx.things(phrase) or [part for _, part in ctx.places(phrase, "TO", "ON")]:
+        return _facing(ctx, phrase, things[0])
+    ways = phrase.ways()
+    if len(ways) != 1 or ways[0] not in _HEADINGS:
+        raise phrase.no("needs one direction or place")
+    angle, word = _HEADINGS[ways[0]], ways[0]
+    if angle and ctx.yaw is None:
+        raise NotRead(word, "is not known after a turn without an angle", len(ctx.text))
+    return _faces(ctx, phrase, angle + (ctx.yaw or 0.0) if angle else 0.0, word)
 
-    def _fall(self, slots: Slots, verb: str) -> list[c.Clause]:
-        return [] if not self.scene.rises else self._lie(slots, verb)
 
-    def _sit(self, slots: Slots, verb: str) -> list[c.Clause]:
-        self.balance = False
-        most = round(_SIT * self.scene.of.height, 3)
-        return [c.AtHeight(self.scene.of, self.scene.root, most, "sit down", low=True)]
+def _jump(ctx: Context, phrase: Phrase) -> list[Clause]:
+    phrase.take("here")
+    times, ways = phrase.times(), {*phrase.ways(keep=True)} - {"up"}
+    ctx.must_rise(phrase, "leave the ground")
+    if "down" in ways:
+        raise NotRead("down", f"does not go with {phrase.verb!r}")
+    if ways or phrase.has("place", "axis"):
+        return [*_travel(ctx, phrase), ctx.clause(c.jump, times=times)]
+    phrase.ways()
+    return [ctx.clause(c.jump, amount=phrase.number("distance"), times=times)]
 
-    def _kneel(self, slots: Slots, verb: str) -> list[c.Clause]:
-        self.balance = False
-        knees = self.scene.parts.begin(["both", "knees"])[0]
-        if len(knees) < 2:
-            raise NotRead(verb, "needs knees, and no bodies of this model are named so")
-        return [
-            c.AtHeight(self.scene.of, knee.place, 0.15, f"{knee.words} on the ground", low=True)
-            for knee in knees[:2]
-        ]
 
-    def _keep(self, slots: Slots, verb: str) -> list[c.Clause]:
-        before = list(self.last)
-        states = [str(s.children[0]) for s in slots.left if s.data == "state"]
-        hinge = bool({*states} & {*BENT, *STRAIGHT})
-        things = self._things(slots, hinge)
-        if not things:
-            if not states:
-                raise NotRead(verb, "needs what to keep")
-            return self._stay(slots, verb)
-        if states and (place := [slot for slot in slots.left if slot.data == "place"]):
-            raise slots.unread(place[0])
-        if place := self._places(slots, "TO", "ON"):
-            return [self.scene.near(part, place[0][1]) for part in things]
-        slots.take("state", "here")
-        states += self._ways(slots) + [self._span(s) for s in slots.take("path")]
-        if states == ["still"] or not states:
-            if before == things and not states:  # "... and hold it there"
-                return []
-            if all(not self.scene.own(part) for part in things):
-                return self._handled(things, slots, lambda part: [], must=True)
-            raise NotRead(things[0].words, "is held in no way that is understood; say up, level, bent, ...")
-        return [
-            clause for state in states for clause in self._in_state(things, state, lark.Tree("state", []))
-        ]
+def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
+    scene, lies = ctx.scene, ctx.lies
+    if phrase.verb == "balance" and (things := ctx.things(phrase)):
+        return upright(ctx, things)
+    phrase.take("here")
+    for slot in phrase.take("state", "times"):  # "stand up again"
+        if str(slot.children[-1]) not in (*UPRIGHT, "still", "straight", "again"):
+            raise phrase.unread(slot)
+    if pose := phrase.take("on_pose"):
+        raise phrase.unread(pose[0], "cannot be measured")
+    if scene.rises and not lies:
+        ctx.balance = True
+    if phrase.take("on_leg"):
+        return _on_leg(ctx, "left")
+    if on := [slot for slot in phrase.left if slot.data == "place"]:
+        words = ctx.span(on[0].children[1]).split()
+        one_of_four = {*words} & {"front", "rear", "hind", "back"}
+        if words[-1] not in ("leg", "foot", "paw", "legs", "feet") or one_of_four:
+            raise phrase.unread(on[0], "cannot be stood on here")
+        parts = [part for _, part in ctx.places(phrase, "ON")]
+        if len(parts) == 1:
+            return _on_leg(ctx, next((w for w in ("left", "right") if w in parts[0].words.split()), ""))
+    if lies:
+        ctx.balance, ctx.low = bool(ctx.balance), False
+        return [ctx.clause(c.risen)]
+    return [ctx.clause(c.stay)]
 
-    def _move(self, slots: Slots, verb: str) -> list[c.Clause]:
-        if joints := self._joints(slots):
-            return self._joint(slots, joints)
-        things = self._things(slots)
-        if not things:
-            if verb != "move":
-                raise NotRead(verb, "needs what to move")
-            return self._travel(slots, verb)
-        return self._moved(things, slots, verb)
+
+def _on_leg(ctx: Context, side: str) -> list[Clause]:
+    """Return what it means to stand on one leg: the other foot is up."""
+    other = "right" if side == "left" else "left"
+    feet = [foot for foot in ctx.scene.known([other, "foot"]) if other in foot.words.split()]
+    if not feet:
+        raise NotRead(f"{side} leg".strip(), "needs two feet, and no bodies of this model are named so")
+    return [*(ctx.clause(c.raised, part=foot) for foot in feet), ctx.clause(c.stay)]
+
+
+def _stay(ctx: Context, phrase: Phrase) -> list[Clause]:
+    phrase.take("here")
+    states = phrase.words("state")
+    if any(state not in (*UPRIGHT, "still") for state in states):
+        raise NotRead(states[0], f"says nothing that is understood of {phrase.verb!r}")
+    if {*states} & {*UPRIGHT}:
+        ctx.balance = True
+    held = not ctx.scene.rises and bool(ctx.last)  # "touch the ball and stay there"
+    if held or (states and "still" not in states):
+        return []
+    ctx.stops = phrase.verb
+    return [ctx.clause(c.stay)]
+
+
+def _rise(ctx: Context, phrase: Phrase) -> list[Clause]:
+    phrase.only("up", "goes up; say walk or fly for other directions")
+    ctx.must_rise(phrase, "rise")
+    amount, height = phrase.number("distance"), phrase.number("height")
+    if height is not None:
+        return _height(ctx, phrase, height)
+    if phrase.verb == "rise" and not ctx.lies and amount is None:
+        return [ctx.clause(c.stay)]
+    if ctx.lies:
+        ctx.balance = ctx.low = False
+    return _higher(ctx, phrase, 1, amount)
+
+
+def _descend(ctx: Context, phrase: Phrase) -> list[Clause]:
+    phrase.only("down", "goes down; say walk or fly for other directions")
+    ctx.lowest = 0.0
+    amount, height = phrase.number("distance"), phrase.number("height")
+    return _higher(ctx, phrase, -1, amount) if height is None else _height(ctx, phrase, height)
+
+
+def _higher(ctx: Context, phrase: Phrase, sign: int, amount: float | None) -> list[Clause]:
+    ctx.risen = None if amount is None or ctx.risen is None else ctx.risen + sign * amount
+    return [ctx.clause(c.risen, sign=sign, amount=amount, word=phrase.verb)]
+
+
+def _hover(ctx: Context, phrase: Phrase) -> list[Clause]:
+    phrase.take("here", "state")
+    height = phrase.number("height")
+    if height is None and ctx.risen is None:
+        raise phrase.no("does not say at which height")
+    height = ctx.scene.of.height + (ctx.risen or 0.0) if height is None else height
+    return [*_height(ctx, phrase, height), ctx.clause(c.stay)]
+
+
+def _height(ctx: Context, phrase: Phrase, height: float) -> list[Clause]:
+    ctx.must_rise(phrase, "rise")
+    ctx.risen = height - ctx.scene.of.height
+    word = f"{phrase.verb} at {height:.3g} m"
+    return [ctx.clause(c.at_height, body=ctx.scene.root, amount=round(height, 3), word=word)]
+
+
+def _squat(ctx: Context, phrase: Phrase) -> list[Clause]:
+    phrase.only("down", "goes down; say walk for other directions")
+    phrase.take("here")
+    ctx.must_rise(phrase, "sink")
+    ctx.lowest = _CROUCHED
+    depth = phrase.number("distance")
+    usual = round(depth or _DEPTH * ctx.scene.of.height, 2)
+    return [ctx.clause(c.squat, depth=usual, exact=depth is not None)]
+
+
+def _low(ctx: Context, body: str, most: float, word: str) -> Clause:
+    ctx.balance, ctx.low = False, True
+    return ctx.clause(c.at_height, body=body, amount=round(most, 3), word=word, low=True)
+
+
+def _lie(ctx: Context, phrase: Phrase) -> list[Clause]:
+    phrase.take("here")
+    for slot in phrase.take("state"):
+        if str(slot.children[0]) != "still":
+            raise phrase.unread(slot)
+    ctx.must_rise(phrase, "sink")
+    scene = ctx.scene
+    most = _LIE * scene.of.height if scene.stands else _LOW * scene.length
+    return [_low(ctx, scene.root, most, "lie down")]
+
+
+def _fall(ctx: Context, phrase: Phrase) -> list[Clause]:
+    return _lie(ctx, phrase) if ctx.scene.rises else []
+
+
+def _sit(ctx: Context, phrase: Phrase) -> list[Clause]:
+    return [_low(ctx, ctx.scene.root, _SIT * ctx.scene.of.height, "sit down")]
+
+
+def _kneel(ctx: Context, phrase: Phrase) -> list[Clause]:
+    knees = ctx.scene.known(["both", "knees"])
+    if len(knees) < 2:
+        raise phrase.no("needs knees, and no bodies of this model are named so")
+    return [_low(ctx, knee.place, _KNEES, f"{knee.words} on the ground") for knee in knees[:2]]
+
+
+def _move(ctx: Context, phrase: Phrase) -> list[Clause]:
+    if phrase.has("thing"):
+        return move_things(ctx, phrase)
+    if phrase.verb != "move":
+        raise phrase.no("needs what to move")
+    return _travel(ctx, phrase)
+
+
+def _keep(ctx: Context, phrase: Phrase) -> list[Clause]:
+    if phrase.has("thing"):
+        return keep_things(ctx, phrase)
+    if not phrase.has("state"):
+        raise phrase.no("needs what to keep")
+    return _stay(ctx, phrase)
+
+
+BODY_VERBS = {
+    "TRAVEL": _travel, "STEP": _step, "TURN": _turn, "FACE": _face, "JUMP": _jump, "STAND": _stand, "STAY": _stay,
+    "RISE": _rise, "DESCEND": _descend, "HOVER": _hover, "SQUAT": _squat, "LIE": _lie, "KNEEL": _kneel, "SIT": _sit,
+    "FALL": _fall, "MOVE": _move, "KEEP": _keep,
+}  # fmt: skip

@@ -8,17 +8,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from movlr_jax._util.parts import setting
 from movlr_jax.control.mpc.risk import RISKS
-from movlr_jax.types import Array
+from movlr_jax.types import Array, Replaceable
 
 _MASK = 1 << 20  # folded into the key of the noise for the choice of dimensions
 
 
-@struct.dataclass
-class PlanDistribution:
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class PlanDistribution(Replaceable):
     """A normal distribution over plans of `knots` x `dims` numbers in a box. The plan space defines their meaning."""
 
     mean: Array  # [knots, dims]
@@ -130,7 +130,7 @@ def spread_out(noise: Array, spread: float) -> Array:
 def changed(plan: PlanDistribution, some: Array, **new: Array) -> PlanDistribution:
     """Return the plan with the arrays `new`, if there are `some` finite costs; else as it was."""
     kept = {name: jnp.where(some, value, getattr(plan, name)) for name, value in new.items()}
-    return plan.replace(**kept)  # pyright: ignore[reportAttributeAccessIssue]
+    return plan.replace(**kept)
 
 
 def shift(plan: PlanDistribution, fraction: float, spline: str = "linear") -> PlanDistribution:
@@ -144,4 +144,4 @@ def shift(plan: PlanDistribution, fraction: float, spline: str = "linear") -> Pl
     low = jnp.floor(at).astype(int)
     share = (at - low)[:, None]
     mean = (1 - share) * plan.mean[low] + share * plan.mean[jnp.minimum(low + 1, knots - 1)]
-    return plan.replace(mean=mean, state=None)  # pyright: ignore[reportAttributeAccessIssue]
+    return plan.replace(mean=mean, state=None)

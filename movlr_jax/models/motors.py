@@ -1,0 +1,191 @@
+"""Motors that joints can be commanded through: joint targets, which a servo of the model follows (PD)."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from movlr_jax._util.parts import setting
+from movlr_jax.biomech.muscles import enabled_actuators
+from movlr_jax.biomech.world import up_of
+from movlr_jax.models.actuators import servos
+from movlr_jax.models.derived import base_joints, root_of
+from movlr_jax.models.spec import quiet
+
+_TURNS = (int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE))
+_OF_JOINT = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
+_HOLD_S = 0.4  # s, how long the start posture is held to see how far joints give way
+_SAG = 0.1  # rad or m that a joint may give way under its load
+_SHARPEST = 0.1  # rad or m of error at which a motor gives at most its full force
+_ROUNDS = 8
+_BALANCED = 0.01  # m, distance of the centre of mass of a wheel from its axis
+
+
+@dataclass(frozen=True)
+class TargetSettings:
+    """PD that follows joint targets: torque = kp (target - q) - kd q', within the limits of the motor."""
+
+    kp: float = setting(0.0, "N m/rad or N/m; 0: from the inertia of each joint, see bandwidth_hz", least=0)
+    kd: float = setting(0.0, "N m s/rad or N s/m; 0: from the damping ratio", least=0)
+    bandwidth_hz: float = setting(
+        5.0,
+        "natural frequency of a joint with its limb; stiffer where the load of the start needs it",
+        above=0,
+    )
+    damping: float = setting(0.7, "damping ratio of a joint with its limb", least=0)
+    reach: float = setting(
+        1.0,
+        "rad or m: sigma is a share of twice this, or of the range of a servo or joint if that is less",
+        above=0,
+    )
+
+
+def of_joints(model: mujoco.MjModel) -> np.ndarray:
+    """Return [nu] whether each actuator acts on one hinge or slide, without dynamics of its own."""
+    joint = np.where(np.isin(model.actuator_trntype, _OF_JOINT), model.actuator_trnid[:, 0], -1)
+    turns = (joint >= 0) & np.isin(model.jnt_type[joint], _TURNS)
+    return turns & (model.actuator_dyntype == mujoco.mjtDyn.mjDYN_NONE) & (model.actuator_gear[:, 0] != 0)
+
+
+def motors(model: mujoco.MjModel) -> np.ndarray:
+    """Return [nu] whether each actuator is a motor: it alone drives a joint, with a force that its control sets."""
+    fixed = (model.actuator_gaintype == mujoco.mjtGain.mjGAIN_FIXED) & (model.actuator_gainprm[:, 0] != 0)
+    plain = of_joints(model) & fixed & (model.actuator_biastype == mujoco.mjtBias.mjBIAS_NONE)
+    found = plain & enabled_actuators(model)
+    driven, count = np.unique(model.actuator_trnid[of_joints(model), 0], return_counts=True)
+    return found & np.isin(model.actuator_trnid[:, 0], driven[count == 1])
+
+
+def force_ranges(model: mujoco.MjModel) -> np.ndarray:
+    """Return [nu, 2] the least and largest force of motors; infinite without limits."""
+    no_limits = np.array([-np.inf, np.inf])
+    by_control = np.sort(model.actuator_gainprm[:, :1] * model.actuator_ctrlrange, axis=1)
+    by_control = np.where(model.actuator_ctrllimited[:, None].astype(bool), by_control, no_limits)
+    own = np.where(model.actuator_forcelimited[:, None].astype(bool), model.actuator_forcerange, no_limits)
+    return np.stack(
+        [np.maximum(by_control[:, 0], own[:, 0]), np.minimum(by_control[:, 1], own[:, 1])], axis=1
+    )
+
+
+def torque_limits(model: mujoco.MjModel) -> np.ndarray:
+    """Return [nu] the largest torque (N m) or force (N) of motors on their joints in the weaker direction."""
+    return np.abs(force_ranges(model)).min(axis=1) * np.abs(model.actuator_gear[:, 0])
+
+
+def with_targets(
+    model: mujoco.MjModel,
+    which: np.ndarray,
+    gains: tuple[np.ndarray, np.ndarray],
+    posture: np.ndarray,
+) -> mujoco.MjModel:
+    """Return a copy of `model` in which the motors `which` [nu] are servos of their joints.
+
+    Their control u is an angle or position relative to `posture` [nq], within the range of the joint:
+    torque = kp (q0 + u - q) - kd q', within the limits of the motor. gains: kp and kd [nu].
+    """
+    kp, kd = gains
+    limits, model = force_ranges(model), copy.copy(model)
+    for i in np.flatnonzero(which):
+        joint, gear = model.actuator_trnid[i, 0], model.actuator_gear[i, 0]
+        rest = posture[model.jnt_qposadr[joint]]
+        model.actuator_biastype[i] = mujoco.mjtBias.mjBIAS_AFFINE
+        model.actuator_gainprm[i], model.actuator_biasprm[i] = 0.0, 0.0
+        # the length of an actuator is gear x angle, and the torque is gear x force
+        model.actuator_gainprm[i, 0] = kp[i] / gear
+        model.actuator_biasprm[i, :3] = kp[i] * rest / gear, -kp[i] / gear**2, -kd[i] / gear**2
+        model.actuator_forcelimited[i] = np.isfinite(limits[i]).all()
+        model.actuator_forcerange[i] = limits[i] if np.isfinite(limits[i]).all() else 0.0
+        span = model.jnt_range[joint] if model.jnt_limited[joint] else (rest - np.pi, rest + np.pi)
+        model.actuator_ctrllimited[i] = True
+        model.actuator_ctrlrange[i] = min(0.0, span[0] - rest), max(0.0, span[1] - rest)
+    return model
+
+
+def noise_shares(model: mujoco.MjModel, reach: float) -> np.ndarray:
+    """Return [nu] the share of each control range that the noise of plans refers to.
+
+    Of servos of joints at most 2 `reach` (rad or m), as the range of a joint says little about motions; of others 1.
+    """
+    served = np.flatnonzero(servos(model) & of_joints(model) & model.actuator_ctrllimited.astype(bool))
+    shares = np.ones(model.nu)
+    for i in served:
+        moved = model.actuator_gainprm[i, 0] / (model.actuator_biasprm[i, 1] * model.actuator_gear[i, 0])
+        shares[i] = min(1.0, 2 * reach / max(abs(moved) * np.ptp(model.actuator_ctrlrange[i]), 1e-9))
+    return shares
+
+
+def targetable(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:
+    """Return [nu] the motors that suit joint targets: not wheels, nor joints of the base, nor too weak for a limb.
+
+    A motor that cannot hold what it carries at any angle, as that of a pendulum, must swing it.
+    """
+    data = mujoco.MjData(model)
+    data.qpos[:] = posture
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    up, found = up_of(model, data), motors(model)
+    base = base_joints(model, root_of(model))
+    if not (
+        model.jnt_type[base] != mujoco.mjtJoint.mjJNT_HINGE
+    ).any():  # as the shoulder of an arm on a table
+        base = []
+    strength, gravity = torque_limits(model), float(np.linalg.norm(model.opt.gravity))
+    for i in np.flatnonzero(found):
+        joint = int(model.actuator_trnid[i, 0])
+        body, axis = int(model.jnt_bodyid[joint]), data.xaxis[joint]
+        lever = np.linalg.norm(np.cross(axis, data.subtree_com[body] - data.xanchor[joint]))
+        hinge = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE
+        share = np.sqrt(max(0.0, 1.0 - (axis @ up) ** 2)) if hinge else abs(axis @ up)
+        load = model.body_subtreemass[body] * gravity * share * (lever if hinge else 1.0)
+        wheel = hinge and not model.jnt_limited[joint] and lever < _BALANCED
+        found[i] = not wheel and joint not in base and load < strength[i]
+    return found
+
+
+def gains(
+    settings: TargetSettings, model: mujoco.MjModel, which: np.ndarray, posture: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return kp and kd [nu] of servos in place of the motors `which` [nu], which hold `posture` [nq].
+
+    With the inertia I of a joint and what it carries, kp = I (2 pi bandwidth)^2 and kd = 2 damping sqrt(kp I).
+    Where a joint then gives way under the load of the start, kp is larger, as far as the limit of the motor allows.
+    """
+    inertia = _inertia(model, posture)
+    most = torque_limits(model) / _SHARPEST
+    kp = np.full(model.nu, settings.kp)
+    if not settings.kp:
+        kp = np.minimum(inertia * (2 * np.pi * settings.bandwidth_hz) ** 2, most)
+
+    def with_damping(kp: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        kp = np.where(which, kp, 0.0)
+        return kp, np.where(which, settings.kd or 2 * settings.damping * np.sqrt(kp * inertia), 0.0)
+
+    for _ in range(0 if settings.kp else _ROUNDS):
+        sag = _sag(with_targets(model, which, with_damping(kp), posture), which, posture)
+        if (sag <= _SAG).all():
+            break
+        kp = np.minimum(kp * np.clip(sag / _SAG, 1.0, 2.0), most)
+    return with_damping(kp)
+
+
+def _inertia(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:
+    """Return [nu] the inertia that the joint of each actuator moves at `posture` [nq]; 0 for other actuators."""
+    data, full = mujoco.MjData(model), np.zeros((model.nv, model.nv))
+    data.qpos[:] = posture
+    mujoco.mj_forward(model, data)
+    mujoco.mj_fullM(model, data, full)
+    dof = model.jnt_dofadr[np.maximum(model.actuator_trnid[:, 0], 0)]
+    return np.where(motors(model), np.diag(full)[dof], 0.0)
+
+
+def _sag(model: mujoco.MjModel, which: np.ndarray, posture: np.ndarray) -> np.ndarray:
+    """Return [nu] how far the joints of the servos `which` [nu] are from `posture` [nq] after they have held it."""
+    data = mujoco.MjData(model)
+    data.qpos[:] = posture
+    with quiet():
+        mujoco.mj_step(model, data, nstep=round(_HOLD_S / model.opt.timestep))
+    at = model.jnt_qposadr[np.maximum(model.actuator_trnid[:, 0], 0)]
+    return np.where(which, np.abs(data.qpos[at] - posture[at]), 0.0)

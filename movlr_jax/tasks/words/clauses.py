@@ -1,0 +1,510 @@
+"""The table of clauses: what a sentence can ask for, and how each is said, measured, judged and rewarded.
+
+A row is a function: its arguments are the body and what the words give, its `Measure` is all the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import signature
+from typing import Any, Concatenate, ParamSpec
+
+import numpy as np
+
+from movlr_jax._util.quantities import quantity
+from movlr_jax.rewards.term import Term, along, array_of, identifier, quoted, tuple_of
+from movlr_jax.tasks.words.measure import (
+    ANGLE,
+    LENGTH,
+    NEAR,
+    UP,
+    Goal,
+    Measure,
+    Subject,
+    Vector,
+    about,
+    as_it_is,
+    distance_terms,
+    error,
+    integral,
+    per_second,
+    swings,
+    unwrapped,
+)
+from movlr_jax.tasks.words.parts import Part
+
+P = ParamSpec("P")
+Row = Callable[Concatenate[Subject, P], Measure]
+OFF = np.deg2rad(20.0)  # tolerance of a direction
+AT_ONCE = 2.5  # rad, greatest angle to turn by for which the requested heading does not move
+RATE = 1.5  # rad/s, of a requested heading that moves
+CYCLE_S = 2.0  # in which a body goes down and comes up
+WAVES_HZ, STEPS_HZ = 1.0, 2.0
+JUMPED = 0.05  # m, height of a jump that counts
+FAR = Goal(0.1, best=0.5)  # m, of a motion without an amount
+BENT = Goal(0.35, best=1.5, scale=0.5)  # rad, of a joint without an amount
+
+
+@dataclass(frozen=True)
+class Clause:
+    """What a part of a sentence asks for: a row of the table, and the arguments that the words give."""
+
+    of: Subject
+    row: Callable[..., Measure]
+    given: tuple[tuple[str, Any], ...] = ()
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(self.given)[name]
+
+    def but(self, **changes: Any) -> Clause:
+        """Return the clause with other arguments."""
+        return Clause(self.of, self.row, tuple({**dict(self.given), **changes}.items()))
+
+    @cached_property
+    def measure(self) -> Measure:
+        return self.row(self.of, **dict(self.given))
+
+
+def clause(of: Subject, row: Row[P], *none: P.args, **given: P.kwargs) -> Clause:
+    """Return a clause of a row, with arguments by name."""
+    arguments = signature(row).bind(of, **given)
+    arguments.apply_defaults()
+    return Clause(of, row, tuple(arguments.arguments.items())[1:])
+
+
+def side(sign: float) -> str:
+    return "left" if sign > 0 else "right"
+
+
+def _by(amount: float | None, metric: str = "m_m", word: str = "by") -> str:
+    return "" if amount is None else f" {word} {quantity(amount, metric)}"
+
+
+def _degrees(angle: float | None, word: str = "by") -> str:
+    return "" if angle is None else f" {word} {np.rad2deg(angle):.0f}°"
+
+
+def _signed(sign: int, expression: str) -> str:
+    return expression if sign > 0 else f"-{expression}"
+
+
+def _counted(times: int, more: float) -> Goal:
+    return Goal(times - 0.5, times + more, scale=float(times))
+
+
+def _grow(name: str, kind: str, amount: float | None, grown: str, weights: tuple[float, float]) -> Term:
+    """Return the term of what should grow: to an amount, with the first weight, or as far as it can."""
+    if amount is None:
+        return Term(name, kind, weights[1], grown)
+    return Term(name, kind, weights[0], error(f"{grown} - {amount:.4g}"))
+
+
+# The whole body.
+
+
+def travel(
+    of: Subject,
+    way: Vector,  # unit vector [3] in the world; with `turns` at the start, from where it turns with the body
+    speed: float,  # m/s
+    word: str,  # "forward", "to the post"
+    exact: bool = False,  # whether the sentence gives the speed
+    distance: float | None = None,  # m
+    turns: bool = False,  # whether `way` turns with the body
+    begun: Vector = (0.0, 0.0, 0.0),  # [3] m, where it should be when this phase begins, for its terms
+    leads: bool = False,  # whether its velocity is the goal of the task
+) -> Measure:
+    """Mean speed along a direction, or the distance covered."""
+    covered = integral if turns else as_it_is
+    pace = along("state.com_vel", way)
+    if turns:
+        pace = f"jnp.dot({'state.com_vel'}, {of.turned} @ {array_of(way)})"
+    goal = 'jnp.linalg.norm(state.goal("velocity"))' if leads else f"{speed:g}"
+    if distance is not None and not turns:
+        terms = _arrival_terms(of, way, speed, pace, goal, distance + float(np.dot(begun, way)))
+    else:
+        terms = [Term("progress", "forward", 5.0, f"jnp.minimum({pace} / {goal}, 1.0)")]
+        if exact:  # being too fast is a fault, too
+            terms.insert(0, Term("speed", "forward", 5.0, error(f"{pace} / {goal} - 1.0")))
+        else:
+            terms.append(Term("speed", "forward", 3.0, error(f"{pace} - {goal}")))
+    if abs(np.dot(way, of.up)) < 0.7 and not turns:
+        aside = np.cross(of.up, way)
+        off, moved = float(np.dot(begun, aside)), along(of.moved, aside.tolist())
+        terms.append(Term("drift", "straight", 1.0, error(f"{moved} - {off:.4g}" if off else moved)))
+    amount = "" if distance is None else f" {distance:.3g} m"
+    frame = ", seen from the body as it turns" if turns else ""
+    return Measure(
+        f"move {word}{amount} at about {speed:.2g} m/s{frame}",
+        "progress_m_s" if distance is None else "distance_m", pace if turns else along(of.moved, way),
+        about( speed if exact and distance is None else distance, LENGTH,
+        Goal(0.5 * speed, best=speed, scale=speed), ), tuple(terms), kind="forward",
+        curve=per_second(covered) if distance is None else covered, counts="end", changes="place",
+        state_tells=distance is not None and not turns,
+        seconds=1.5 if distance is None else 1.5 * distance / speed + 0.5,  # it has to start and stop
+        limit=0.1 if distance is None else 0.3,
+    )  # fmt: skip
+
+
+def _arrival_terms(
+    of: Subject, way: Vector, speed: float, pace: str, goal: str, distance: float
+) -> list[Term]:
+    """Return the terms of a travel that should end at a distance from the start."""
+    left = f"({distance:.4g} - {along(of.moved, way)})"
+    slowing = f"jnp.clip({pace} / {goal}, -1.0, 1.0) * jnp.tanh({left} / 0.15)"
+    wanted = f"{speed:g} * jnp.clip({left} / 0.3, -1.0, 1.0)"
+    return [
+        Term("progress", "forward", 5.0, slowing),
+        Term("remaining", "place", 10.0, error(left)),
+        Term("approach", "forward", 5.0, error(f"{pace} - {wanted}")),
+    ]
+
+
+def turn(of: Subject, sign: int = 1, angle: float | None = None, begun: float = 0.0) -> Measure:
+    """Angle in rad about the vertical to one side (1 left, -1 right).
+
+    begun: how far to the left it should have turned when this phase begins, for its terms.
+    """
+    if angle is None:
+        rate = along(f"state.angvel({quoted(of.name)})", [sign * c for c in of.up])
+        term = Term("turn_rate", "turning", 3.0, f"jnp.clip({rate}, -2.0, 2.0)")
+    else:
+        term = Term("heading", "turning", 10.0, error(heading(of, begun + sign * angle)))
+    return Measure(
+        f"turn {side(sign)}{_degrees(angle)}", "turned_rad", _signed(sign, of.yaw),
+        about(angle, np.deg2rad(10.0), Goal(1.0, best=3.0, scale=1.0)), (term,), kind="turning",
+        curve=unwrapped, counts="end", changes="heading", state_tells=(angle or 0.0) <= AT_ONCE,
+        seconds=1.5 if angle is None else angle / RATE + 0.5,
+    )  # fmt: skip
+
+
+def heading(of: Subject, wanted: float) -> str:
+    """Return the expression of the angle in rad between the heading and the requested one, left of the start.
+
+    Half a turn to the left and to the right end the same, so for large angles the requested heading turns, too.
+    """
+    sign, angle = ("-" if wanted > 0 else "+"), abs(wanted)
+    if angle <= AT_ONCE:
+        return f"{of.yaw} {sign} {angle:g}" if angle else of.yaw
+    off = f"{of.yaw} {sign} jnp.minimum({RATE:g} * state.time, {angle:g})"
+    return f"jnp.arctan2(jnp.sin({off}), jnp.cos({off}))"
+
+
+def face(of: Subject, angle: float, word: str) -> Measure:
+    """Angle between the heading and a direction, in rad left of the one at the start."""
+    off = f"({of.yaw} - {angle:g})" if angle else of.yaw
+    return Measure(
+        f"face {word} ({_degrees(angle, '').strip()} left)" if angle else "keep its heading",
+        "heading_error_rad", f"jnp.abs(jnp.arctan2(jnp.sin({off}), jnp.cos({off})))",
+        Goal(high=OFF, scale=1.0), (Term("heading", "turning", 10.0, error(heading(of, angle))),),
+        kind="turning", changes="heading",
+    )  # fmt: skip
+
+
+def stay(of: Subject) -> Measure:
+    """Greatest horizontal distance from where it began."""
+    sway = Term("sway", "steady", 3.0, error(of.horizontal("state.com_vel")))
+    return Measure(
+        "stay in place", "drift_error_m", of.horizontal(of.moved), Goal(high=0.3, scale=0.3), (sway,),
+        kind="steady", counts="worst", changes="place",
+    )  # fmt: skip
+
+
+def jump(of: Subject, amount: float | None = None, times: int | None = None) -> Measure:
+    """Greatest height in m above the start, or how often it jumped.
+
+    An amount is that of each jump, of which those by 90 % of it or more count.
+    """
+    rose, low = along(of.moved, of.up), JUMPED if amount is None else 0.9 * amount
+    rise = f"jnp.maximum({rose}, 0.0)"
+    if times is None:
+        lift = Term("lift", "jump", 2.0, f"jnp.maximum({along('state.com_vel', of.up)}, 0.0)")
+        high = rise if amount is None else f"jnp.minimum({rise}, {amount:g})"
+        terms = (Term("rise", "jump", 20.0, high), lift)
+    else:
+        beat = f"{amount or 0.2:g} * jnp.maximum(jnp.sin({2 * np.pi:.4g} * state.time), 0.0)"
+        terms = (Term("rise", "jump", 20.0, error(f"{rise} - {beat}")),)
+    return Measure(
+        f"leave the ground{_by(amount)}" + ("" if times is None else f" {times} times"),
+        "rise_m" if times is None else "jumps",
+        # not by walking uphill, nor off a ledge
+        rose if of.level else f"jnp.minimum({rose}, {of.risen})",
+        about(amount, LENGTH, FAR) if times is None else _counted(times, 0.5), terms, kind="jump",
+        curve=as_it_is if times is None else swings(low, up=True), counts="largest", changes="height",
+    )  # fmt: skip
+
+
+def risen(of: Subject, sign: int = 1, amount: float | None = None, word: str = "get up") -> Measure:
+    """Height in m above the ground that is gained or lost."""
+    gained = _signed(sign, of.risen)
+    return Measure(
+        f"{word}{_by(amount)}", "raised_m" if sign > 0 else "lowered_m", gained, about(amount, LENGTH, FAR),
+        (_grow("raised", "up", amount, gained, (20.0, 20.0)),), kind="up", changes="height",
+    )  # fmt: skip
+
+
+def at_height(of: Subject, body: str, amount: float, word: str, low: bool = False) -> Measure:
+    """Height in m of a body above the ground.
+
+    low: whether `amount` m is the most that it may be, else about what it should be.
+    """
+    name, height = f"{identifier(body)}_height", f"state.height({quoted(body)})"
+    most, off = Goal(high=amount, scale=max(amount, 0.1)), f"{height} - {amount:.4g}"
+    return Measure(
+        word, "height_m" if body == of.name else f"{name}_m", height,
+        most if low else about(amount, LENGTH, most),
+        (Term(name, "height", 20.0, error(f"jnp.maximum({off}, 0.0)" if low else off)),), kind="height",
+        changes="height",
+    )  # fmt: skip
+
+
+def squat(of: Subject, depth: float, returns: bool = False, exact: bool = False) -> Measure:
+    """How far in m it goes down, or down and up again, the smaller one.
+
+    exact: whether the sentence gives the depth.
+    """
+    swing = f" * jnp.sin(jnp.pi * jnp.minimum(state.time / {CYCLE_S:g}, 1.0)) ** 2" * returns
+    return Measure(
+        f"go down by {100 * depth:.0f} cm{' and come up again' * returns}",
+        "down_and_up_m" if returns else "down_m", f"-{of.risen}",
+        about(depth if exact else None, LENGTH, Goal(0.7 * depth, best=depth, scale=depth)),
+        (Term("depth", "down", 30.0, error(f"{of.risen} + {depth:g}{swing}")),), kind="down",
+        counts="returned" if returns else "held", changes="height",
+    )  # fmt: skip
+
+
+def steps(of: Subject, left: Part, right: Part, high: float = 0.05) -> Measure:
+    """How often per second one of the feet is lifted.
+
+    high: m; a lower step does not count.
+    """
+    apart = along(f"({left.text()} - {right.text()})", of.up)
+    swing = f"{1.5 * high:.3g} * jnp.sin({np.pi * STEPS_HZ:.4g} * state.time)"
+    return Measure(
+        "lift the feet in turn", "steps_hz", apart, Goal(0.5 * STEPS_HZ, best=STEPS_HZ, scale=STEPS_HZ),
+        (Term("steps", "part", 20.0, error(f"{apart} - {swing}")),), curve=per_second(swings(1.6 * high)),
+        counts="end", parts=(left, right),
+    )  # fmt: skip
+
+
+def lasts(of: Subject, s: float) -> Measure:
+    """Time since the phase began."""
+    goal = Goal(0.95 * s, scale=s)
+    return Measure(f"for {s:g} s", "lasted_s", "state.time", goal, kind="steady", counts="end", seconds=s)
+
+
+# Parts, joints and objects.
+
+
+def raised(
+    of: Subject, part: Part, sign: int = 1, amount: float | None = None, most: float = np.inf
+) -> Measure:
+    """Height in m that a part has gained or lost.
+
+    most: m; more does not count for the terms.
+    """
+    way, done = ("up", "raised") if sign > 0 else ("down", "lowered")
+    height = along(part.moved, [sign * c for c in of.up])
+    grown = height if np.isinf(most) else f"jnp.minimum({height}, {most:g})"
+    return Measure(
+        f"{part.words} {way}{_by(amount)}", f"{part.name}_{done}_m", height,
+        about(amount, NEAR, Goal(LENGTH, best=min(0.5, most), scale=0.2)),
+        (_grow(f"{part.name}_{way}", "part", amount, grown, (100.0, 20.0)),), changes=part.name,
+        parts=(part,),
+    )  # fmt: skip
+
+
+def bent(
+    of: Subject,
+    part: Part,
+    above: str,  # body at whose origin the segment above the joint begins
+    below: Vector,  # [3] m, along the segment below the joint, in the frame of its body
+    sign: int = 1,
+    by: float | None = None,  # rad
+    to: float | None = None,  # rad
+    still: bool = False,  # whether the segment above should not turn
+) -> Measure:
+    """Angle in rad by which a knee or elbow is bent, or straightened, or its angle, 0 if it is straight."""
+
+    def angle(state: str) -> str:
+        up = f"({state}.pos({quoted(above)}) - {state}.pos({quoted(part.place)}))"
+        down = f"({state}.rot({quoted(part.place)}) @ {array_of(below)})"
+        return f"jnp.arctan2(jnp.linalg.norm(jnp.cross({up}, {down})), -jnp.dot({up}, {down}))"
+
+    way, done = ("bent", "bent") if sign > 0 else ("straight", "straightened")
+    asked = by if to is None else to
+    now = (
+        angle("state") if to is not None else _signed(sign, f"({angle('state')} - {angle('state.initial')})")
+    )
+    term = _grow(f"{part.name}_{way}", "part", asked, now, (10.0, 10.0))
+    if still:
+        turned = f"shaping.rotation_error(state.rot({quoted(above)}), state.initial.rot({quoted(above)}))"
+        kept = f"{term.expression} - 0.5 * shaping.smooth_abs({turned})"
+        term = Term(term.name, term.kind, term.weight, kept)
+    return Measure(
+        f"{part.words} {way}{_degrees(by) or _degrees(to, 'to')}",
+        f"{part.name}_{done if to is None else 'angle'}_rad", now, about(asked, ANGLE, BENT), (term,),
+        changes=part.name, parts=(part,),
+    )  # fmt: skip
+
+
+def joint(
+    of: Subject,
+    name: str,
+    sign: int = 1,
+    by: float | None = None,
+    to: float | None = None,
+    slides: bool = False,
+) -> Measure:
+    """Angle or way in rad or m by which a hinge or slide has moved, or its value."""
+    now, asked = f"state.q({quoted(name)})", by if to is None else to
+    how, word = ("at", "to") if to is not None else ("moved" if slides else "turned", "by")
+    moved = now if to is not None else _signed(sign, f"({now} - state.initial.q({quoted(name)}))")
+    metric = f"{identifier(name)}_{how}_{'m' if slides else 'rad'}"
+    amount = _by(None if asked is None else sign * asked, metric, word)
+    return Measure(
+        f"joint {name} {'moves' if slides else 'turns'}{amount}", metric, moved,
+        about(asked, NEAR, Goal(0.05, best=0.2)) if slides else about(asked, ANGLE, BENT),
+        (_grow(f"{identifier(name)}_turned", "joint", asked, moved, (20.0, 5.0)),), kind="joint",
+        changes=name,
+    )  # fmt: skip
+
+
+def pointed(
+    of: Subject, part: Part, way: Vector = UP, word: str = "upright", axis: Vector | None = None
+) -> Measure:
+    """Angle in rad between a direction in the world and a limb or an axis of a body.
+
+    axis: [3], in the frame of the body; None for a limb.
+    """
+    name = f"{part.name}_{word.replace(' ', '_')}"
+    if axis is None:  # from where the limb begins to its end
+        limb = f"({part.text()} - state.pos({quoted(part.base)}))"
+        cosine = f"{along(limb, way)} / (jnp.linalg.norm({limb}) + 1e-6)"
+    else:
+        cosine = along(f"(state.rot({quoted(part.place)}) @ {array_of(axis)})", way)
+    off = f"jnp.arccos(jnp.clip({cosine}, -1.0, 1.0))"
+    reach = Term(name, "part", 20.0, cosine.partition(" / (")[0])
+    return Measure(
+        f"{part.words} {word}",
+        f"{part.name}_{'tilt' if word in ('upright', 'level') else 'direction'}_error_rad", off,
+        Goal(high=OFF, scale=0.5), (reach if axis is None else Term(name, "part", 10.0, error(off)),),
+        changes=part.name, parts=(part,),
+    )  # fmt: skip
+
+
+def near(
+    of: Subject,
+    part: Part,
+    other: Part,
+    within: float,  # m, so that they touch
+    must: bool = True,  # False: only on the way to something else
+    above: float = 0.0,  # m
+    apart: bool = False,
+) -> Measure:
+    """Distance in m between a part and another one, or a point above it.
+
+    apart: whether it should be greater than `within`.
+    """
+    target = f"({other.text()} + {array_of([above * c for c in of.up])})" if above else other.text()
+    word = "to" if not must else "away from" if apart else "on" if above else "at"
+    name, distance = f"{part.name}_to_{other.name}", f"jnp.linalg.norm({part.text()} - {target})"
+    goal = Goal(within, scale=0.1) if apart else Goal(high=within, scale=0.2)
+    away = Term(f"{name}_apart", "place", 20.0, f"jnp.minimum({distance}, {within:g})")
+    return Measure(
+        f"{part.words} {word} {other.words}",
+        f"{part.name}_{'on' if above else 'to'}_{other.name}_{'distance' if apart else 'error'}_m",
+        distance, goal if must else Goal(),
+        (away,) if apart else tuple(distance_terms(name, part.text(), target)), kind="place",
+        changes=part.name, parts=(part, other), limit=within,
+    )  # fmt: skip
+
+
+def shifted(
+    of: Subject, part: Part, way: Vector | None = None, amount: float | None = None, word: str = "moves"
+) -> Measure:
+    """Distance in m by which a part or object has moved along a direction, or horizontally in any."""
+    moved = along(part.moved, way) if way else of.horizontal(part.moved)
+    return Measure(
+        f"{part.words} {word}{_by(amount)}", f"{part.name}_moved_m", moved, about(amount, NEAR, FAR),
+        (_grow(f"{part.name}_moved", "place", amount, moved, (50.0, 20.0)),), kind="place",
+        changes=part.name, parts=(part,),
+    )  # fmt: skip
+
+
+def gripped(of: Subject, fingers: tuple[str, ...], must: bool = True) -> Measure:
+    """How many fingers touch something. At least two should, or all of one or two.
+
+    must: False if they only close on the way to something else.
+    """
+    grip = f"sum(jnp.tanh(state.touch(finger) / 5.0) for finger in {tuple_of(fingers)})"
+    return Measure(
+        "fingers in contact" if must else "fingers closing", "fingers_in_contact",
+        " + ".join(f"1.0 * (state.touch({quoted(finger)}) > 0.05)" for finger in fingers),
+        Goal(min(2, len(fingers)) - 0.5, scale=1.0) if must else Goal(),
+        (Term("grip", "hold", 3.0, f"{grip} / {len(fingers)}"),), kind="hold",
+    )  # fmt: skip
+
+
+def waves(
+    of: Subject, part: Part, trunk: str, left: Vector, far: float = 0.1, times: int | None = None
+) -> Measure:
+    """How often a part has swung to either side and back relative to the trunk, in all or per second."""
+    now, begin = (f"({part.text(s)} - {s}.pos({quoted(trunk)}))" for s in ("state", "state.initial"))
+    aside, swung = along(f"({now} - {begin})", left), swings(far, each=0.5)  # there and back is one
+    swing = f"{far:.2g} * jnp.sin({2 * np.pi * WAVES_HZ:.4g} * state.time)"
+    often = Goal(0.5 * WAVES_HZ, best=WAVES_HZ, scale=WAVES_HZ)
+    return Measure(
+        f"{part.words} waves" + ("" if times is None else f" {times} times"),
+        f"{part.name}_waves{'_hz' if times is None else ''}", aside,
+        often if times is None else _counted(times, 1.0),
+        (Term(f"{part.name}_waves", "part", 20.0, error(f"{aside} - {swing}")),),
+        curve=per_second(swung) if times is None else swung, counts="end",
+        seconds=1.5 if times is None else times / WAVES_HZ + 0.5, parts=(part,),
+    )  # fmt: skip
+
+
+def never(of: Subject, what: Clause) -> Measure:
+    """Greatest value of the measure of what should not happen at any time of a phase."""
+    other, apart = what.measure, what.row is near
+    limit = other.limit or {"m": LENGTH, "rad": 0.2}.get(other.metric.rpartition("_")[2], 0.1)
+    wanted, weight = error(other.quantity), 10.0
+    if apart:
+        wanted, weight = f"jnp.minimum({other.quantity}, {2 * limit:g})", 20.0
+    return Measure(
+        f"never {other.text}", f"never_{other.metric}", other.quantity,
+        Goal(limit, scale=0.1) if apart else Goal(high=limit, scale=max(limit, 0.1)),
+        (Term(f"never_{other.terms[0].name}", other.kind, weight, wanted),), kind=other.kind,
+        curve=other.curve if apart else lambda values, time: np.abs(other.curve(values, time)),
+        counts="worst", parts=other.parts,
+    )  # fmt: skip
+
+
+# name of the measure of each row, where part, other and joint stand for names of the model
+TABLE: dict[str, Callable[..., Measure]] = {
+    "progress_m_s or distance_m": travel,
+    "turned_rad": turn,
+    "heading_error_rad": face,
+    "drift_error_m": stay,
+    "rise_m or jumps": jump,
+    "raised_m or lowered_m": risen,
+    "height_m or BODY_height_m": at_height,
+    "down_m or down_and_up_m": squat,
+    "steps_hz": steps,
+    "lasted_s": lasts,
+    "PART_raised_m or PART_lowered_m": raised,
+    "PART_bent_rad, PART_straightened_rad or PART_angle_rad": bent,
+    "JOINT_turned_rad, JOINT_moved_m, JOINT_at_rad or JOINT_at_m": joint,
+    "PART_direction_error_rad or PART_tilt_error_rad": pointed,
+    "PART_to_OTHER_error_m, PART_on_OTHER_error_m or PART_to_OTHER_distance_m": near,
+    "PART_moved_m": shifted,
+    "fingers_in_contact": gripped,
+    "PART_waves_hz or PART_waves": waves,
+    "never_MEASURE": never,
+}
+
+
+def measures() -> list[str]:
+    """Return a line for each clause: the name of its measure, and what it is."""
+    return [f"{name}: {' '.join(str(row.__doc__).split('.')[0].split())}" for name, row in TABLE.items()]

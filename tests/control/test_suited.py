@@ -1,0 +1,44 @@
+"""Settings that suit a body: chosen from facts about its model, never from its name."""
+
+from __future__ import annotations
+
+import mujoco
+import pytest
+from bodies import CART, MOTOR_DOG
+
+from movlr_jax.control.build import build_optimizer
+from movlr_jax.control.mpc.planner import Planner
+from movlr_jax.control.optimizers import Mppi
+from movlr_jax.control.suited import BodyFacts, facts_of, suited
+from movlr_jax.tasks import simple_task
+
+
+@pytest.mark.parametrize(
+    ("facts", "horizon", "knots"),
+    [
+        (BodyFacts(12, "free", 12, 0.2725), 0.4, 4),  # 2.4 sqrt(0.2725 / 9.81) = 0.4 s
+        (BodyFacts(23, "free", 23, 5.0), 0.704, 6),  # at most 0.7 s, in control steps of 16 ms
+        (BodyFacts(4, "free", 0, 0.3), 0.64, 6),  # a drone
+        (BodyFacts(7, "fixed", 7, 0.5), 0.64, 6),  # an arm
+    ],
+)
+def test_horizon_and_knots_follow_from_facts(facts: BodyFacts, horizon: float, knots: int):
+    found = suited(Mppi(), facts)
+    assert (round(found.horizon_s, 6), found.knots) == (horizon, knots)
+    given = suited(Mppi(horizon_s=0.2, knots=3), facts)
+    assert (given.horizon_s, given.knots) == (0.2, 3)
+
+
+def test_facts_are_those_of_the_model():
+    dog, cart = (
+        simple_task(name="own", model=mujoco.MjSpec.from_string(text), description="hold the posture")
+        for text in (MOTOR_DOG, CART)
+    )
+    found = facts_of(dog)
+    assert (found.actuators, found.base, found.targets) == (8, "free", 8)
+    # trunk of 4 kg at 0.62 m, four thighs of 0.5 kg at 0.47 m, shins of 0.3 kg at 0.185 m, whose ends are at 0.02 m
+    assert found.height_m == pytest.approx((4 * 0.62 + 2 * 0.47 + 1.2 * 0.185) / 7.2 - 0.02, abs=1e-3)
+    assert facts_of(cart).targets == 0
+    planner = build_optimizer(Mppi(), dog)
+    assert isinstance(planner, Planner)
+    assert planner.config == suited(planner.config, found)

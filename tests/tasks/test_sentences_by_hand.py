@@ -1,0 +1,105 @@
+"""How sentences are read, against expectations that were written down from the English before the reader was run.
+
+An expectation names the clauses of each phase with facts in SI units: rotations in rad, left or as the joint's axis
+positive; directions [3] in the world at the start, x ahead and y to the left; heights in m, up positive. What the
+reader adds so that a motion makes sense, to stay in place and to approach an object, is no part of it.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bodies import scene_of
+
+from movlr_jax.tasks.words import clauses as c
+from movlr_jax.tasks.words.clauses import Clause
+from movlr_jax.tasks.words.reading import Unreadable, read
+
+SENTENCES = [
+    json.loads(line)
+    for line in Path(__file__).with_name("sentences_by_hand.jsonl").read_text(encoding="utf-8").splitlines()
+]
+scene = cache(scene_of)
+
+
+def signed(amount: float | None, sign: int) -> float | None:
+    return None if amount is None else sign * amount
+
+
+def facts(clause: Clause) -> dict[str, Any]:
+    """Return what an expectation may say of a clause."""
+    given, found = dict(clause.given), {"clause": clause.row.__name__}
+    sign, amount = given.get("sign", 1), given.get("amount", given.get("distance"))
+    found |= {"up": sign > 0, "m": signed(amount, sign), "to": given.get("to"), "times": given.get("times")}
+    found |= {
+        "way": given.get("way"),
+        "joint": given.get("name"),
+        "state": given.get("word"),
+        "s": given.get("s"),
+    }
+    found["rad"] = signed(given.get("by", given.get("angle")), sign)
+    found["part"] = given["part"].words if "part" in given else None
+    if clause.row is c.travel:
+        found |= {"m_s": given["speed"] if given["exact"] else None}
+        found["frame"] = "body" if given["turns"] else "world"
+    if clause.row is c.near:
+        where = "away" if given["apart"] else "on" if given["above"] else "at"
+        found[where] = given["other"].words
+    if clause.row is c.never:
+        found = facts(given["what"]) | {"clause": "never", "what": given["what"].row.__name__}
+    if clause.row is c.squat:
+        found |= {"m": -given["depth"], "returns": given["returns"]}
+    if clause.row is c.at_height:
+        found["most"] = given["low"]
+    if clause.row is c.jump:
+        found["each_m"] = given["amount"]
+    return found
+
+
+def agrees(expected: dict[str, Any], found: dict[str, Any]) -> bool:
+    def same(one: Any, other: Any) -> bool:
+        if isinstance(one, float | list) and other is not None:
+            return bool(np.allclose(one, other, atol=2e-3))
+        return one == other
+
+    return all(same(value, found.get(name)) for name, value in expected.items())
+
+
+def told(clause: Clause, expected: list[dict[str, Any]]) -> bool:
+    """Return whether a clause is what the sentence says, and not what the reader adds to it."""
+    implied = clause.row is c.stay and not any(e["clause"] == "stay" for e in expected)
+    return not implied and not (clause.row in (c.near, c.gripped) and not clause["must"])
+
+
+def disagreement(entry: dict[str, Any]) -> str:
+    try:
+        sentence = read(entry["words"], scene(entry["body"]))
+    except Unreadable as error:
+        return "" if entry.get("refused") == error.word else f"refused for {error.word!r}: {error.why}"
+    asks = entry.get("asks", [])
+    expected = [clause for phase in asks for clause in phase]
+    phases = [[facts(clause) for clause in phase if told(clause, expected)] for phase in sentence.phases]
+    phases = [phase for phase in phases if phase]
+    right = [len(phase) for phase in phases] == [len(phase) for phase in asks] and all(
+        any(agrees(clause, found) for found in phase)
+        for asked, phase in zip(asks, phases, strict=True)
+        for clause in asked
+    )
+    upright = entry.get("upright", sentence.balance) == sentence.balance
+    return "" if right and upright else f"read as {sentence.text()!r}"
+
+
+@pytest.mark.parametrize("entry", SENTENCES, ids=lambda entry: f"{entry['body']}: {entry['words']}")
+def test_sentence_means_what_it_says(entry: dict[str, Any]):
+    assert not disagreement(entry)
+
+
+def test_there_are_many_sentences_a_third_of_them_refused():
+    assert len(SENTENCES) >= 60
+    assert len({entry["body"] for entry in SENTENCES}) >= 8
+    assert sum("refused" in entry for entry in SENTENCES) >= len(SENTENCES) / 3
