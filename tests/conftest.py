@@ -97,9 +97,8 @@ class Tiny:
         """qpos [rows, nq], qvel [rows, nv], act [rows, na]: in the joint ranges, moving, the foot near the floor."""
         rng = np.random.default_rng(seed)
         hip, knee = rng.uniform(-0.2, 1.0, rows), rng.uniform(0.1, 1.5, rows)
-        drop = (
-            0.43 * (np.cos(hip) + np.cos(hip - knee)) - 0.86
-        )  # keeps the foot where the straight leg has it
+        # keeps the foot where the straight leg has it
+        drop = 0.43 * (np.cos(hip) + np.cos(hip - knee)) - 0.86
         height = drop + rng.uniform(-0.01, 0.005, rows)
         return (
             np.stack([height, hip, knee], axis=1),

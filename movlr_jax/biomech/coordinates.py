@@ -143,9 +143,8 @@ class Coordinates:
                 continue
             v = joint.v + 3 if joint.free else joint.v
             turned = _rotation(self._quat(joint, qpos)).as_matrix()
-            spin = np.einsum(
-                "ij,tjk,tk->ti", TO_OPENSIM, turned, qvel[:, v : v + 3]
-            )  # MuJoCo's is in the body
+            # MuJoCo's is in the body
+            spin = np.einsum("ij,tjk,tk->ti", TO_OPENSIM, turned, qvel[:, v : v + 3])
             axes = np.linalg.pinv(turning_axes(self._turns(joint, qpos)))
             moves = qvel[:, joint.v : joint.v + 3] @ TO_OPENSIM.T
             both = np.concatenate([np.einsum("tij,tj->ti", axes, spin), moves], axis=1)

@@ -18,11 +18,8 @@ from movlr_jax.errors import UserError, unknown_name
 
 FILE_BYTES = 2**28  # larger than an hour of states of a whole body
 TO_OPENSIM = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])  # of a vector in MuJoCo's world
-TURNS = (
-    "tilt",
-    "list",
-    "rotation",
-)  # about z, x and y, in this order, each about the axes that the others turned
+# about z, x and y, in this order, each about the axes that the others turned
+TURNS = ("tilt", "list", "rotation")
 MOVES = ("tx", "ty", "tz")
 _JOINTS = {f"pelvis_{part}": "ground_pelvis" for part in (*TURNS, *MOVES)} | {
     f"{coordinate}_{side}": f"{joint}_{side}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from movlr_jax._util.progress import Reporter
+from movlr_jax._util.settings import changed
 from movlr_jax.config.compose import compose
 from movlr_jax.engine.known_pairs import SECONDS, KnownPair, known_pairs
 from movlr_jax.errors import UserError
@@ -37,7 +38,7 @@ def check_models(arguments: Sequence[str], console: Console) -> int:
         if model.embedded:
             console.print(f"{where}: {model.name}, embedded: needs no language or vision model and no key")
             continue
-        quick = dataclasses.replace(model, timeout_s=min(model.timeout_s, _PATIENCE_S), attempts=2)
+        quick = changed(model, timeout_s=min(model.calls.timeout_s, _PATIENCE_S), attempts=2)
         with _temporary_client(model if model.name in ("manual", "replay") else quick, where) as (
             client,
             archive,

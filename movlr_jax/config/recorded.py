@@ -34,9 +34,8 @@ class _Record:
     kind: str  # the setting that names it: resume or replay
     values: dict[str, Any]  # as recorded
     new: dict[str, Any] = field(default_factory=lambda: dict(_OF_THE_USER))  # instead of recorded ones
-    own: list[str] = field(
-        default_factory=list
-    )  # names, or beginnings that end in a dot, of what the user gives
+    # names, or beginnings that end in a dot, of what the user gives
+    own: list[str] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict)  # what the record asks for besides `values`
 
     @property

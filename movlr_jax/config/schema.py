@@ -67,13 +67,47 @@ class WorkersConfig:
 
 
 @dataclass(frozen=True)
-class Config:
-    """All settings of `search` and `evaluate`. The names are part of the interface."""
+class MotionConfig:
+    """What moves, in which physics, and how it is controlled."""
 
     task: TaskConfig
     model: str  # name of a model, or the path of an MJCF file
     episode_s: float | None  # s, length of an evaluation episode; None: from the file of the task
     optimizer: OptimizerSettings = part(OPTIMIZERS, "mpc2")
+    physics: str = setting(
+        "auto",
+        "runs plans and training: auto, native, mjx, warp; episodes run in C MuJoCo",
+        choices=PHYSICS,
+    )
+    tuned: bool = setting(
+        True,
+        "true: use the settings tuned for this task and model, if any; explicit settings override them",
+    )
+    tuned_settings: Mapping[str, Any] = field(default_factory=dict)  # those in use; set when composing
+    reference: str | None = setting(
+        None,
+        ".mot or .sto file of a recorded motion, or people, or steps (see docs/data.md); rewards read it as "
+        "state.reference(joint)",
+    )
+    reference_by: str = setting(
+        "time",
+        "time: from the start of the episode; phase: the file is one stride, repeated at the goal's stride frequency",
+        choices=BY,
+    )
+    instruction: str | None = setting(
+        None, "a motion in words, in place of the task's own, or without a task on the model alone"
+    )
+    instruction_partial: bool = setting(
+        False,
+        "instruction.partial=true: without a language model, go on with the words that were read, if some were not",
+    )
+    seed: int = setting(0, "of all random numbers", least=0)
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How many programs are tried, how often, and where."""
+
     candidates: int = setting(4, "K, programs per generation", least=1)
     generations: int = setting(3, "N", least=1)
     trials: int | None = setting(
@@ -97,41 +131,18 @@ class Config:
     certainty: float = setting(
         0.9, "probability of being better at which a program replaces the best one", least=0.5, below=1
     )
-    seed: int = setting(0, "of all random numbers", least=0)
-    tuned: bool = setting(
-        True,
-        "true: use the settings tuned for this task and model, if any; explicit settings override them",
+    workers: WorkersConfig = field(default_factory=WorkersConfig)
+    sandbox: str = setting(
+        "confined",
+        "confined (the kernel restricts generated programs) or process (weaker)",
+        choices=SANDBOXES,
     )
-    reference: str | None = setting(
-        None,
-        ".mot or .sto file of a recorded motion, or people, or steps (see docs/data.md); rewards read it as "
-        "state.reference(joint)",
-    )
-    reference_by: str = setting(
-        "time",
-        "time: from the start of the episode; phase: the file is one stride, repeated at the goal's stride frequency",
-        choices=BY,
-    )
-    instruction: str | None = setting(
-        None, "a motion in words, in place of the task's own, or without a task on the model alone"
-    )
-    instruction_partial: bool = setting(
-        False,
-        "instruction.partial=true: without a language model, go on with the words that were read, if some were not",
-    )
-    tuned_settings: Mapping[str, Any] = field(default_factory=dict)  # those in use; set when composing
-    run_dir: str | None = setting(None, "folder of the results; null: runs/<task>/<time>")
-    resume: str | None = setting(None, "run directory of a search to continue")
-    trust: bool = setting(
-        False,
-        "with resume and replay: obey all that recorded settings ask for that you did not begin here "
-        "(docs/sandbox.md)",
-    )
-    physics: str = setting(
-        "auto",
-        "runs plans and training: auto, native, mjx, warp; episodes run in C MuJoCo",
-        choices=PHYSICS,
-    )
+
+
+@dataclass(frozen=True)
+class RolesConfig:
+    """Who writes, compares and criticises, and what that may cost."""
+
     method: Method = field(default_factory=Method)
     llm: ModelConfig = field(default_factory=lambda: ModelConfig("scripted"))
     vlm: ModelConfig = field(default_factory=lambda: ModelConfig("metrics"))
@@ -158,16 +169,28 @@ class Config:
     max_cost_usd: float | None = setting(
         None, "cost of language and vision models; the search stops at the limit and can be resumed", least=0
     )
-    workers: WorkersConfig = field(default_factory=WorkersConfig)
-    tracker: TrackerConfig = field(default_factory=TrackerConfig)
-    sandbox: str = setting(
-        "confined",
-        "confined (the kernel restricts generated programs) or process (weaker)",
-        choices=SANDBOXES,
+
+
+@dataclass(frozen=True)
+class ResultsConfig:
+    """What is kept, and what is gone on with."""
+
+    run_dir: str | None = setting(None, "folder of the results; null: runs/<task>/<time>")
+    resume: str | None = setting(None, "run directory of a search to continue")
+    trust: bool = setting(
+        False,
+        "with resume and replay: obey all that recorded settings ask for that you did not begin here "
+        "(docs/sandbox.md)",
     )
+    tracker: TrackerConfig = field(default_factory=TrackerConfig)
     films: bool = setting(True, "of all candidates")
     preview: bool = setting(False, "true: small films with few frames, in a quarter of the time")
     reward: str = setting("human", "for evaluate: a file, human, initial, or a run directory")
+
+
+@dataclass(frozen=True)
+class Config(ResultsConfig, RolesConfig, SearchConfig, MotionConfig):
+    """All settings of `search` and `evaluate`, those of the last base first. The names are part of the interface."""
 
     def check(self, where: str) -> None:
         o, method = self.optimizer, self.method

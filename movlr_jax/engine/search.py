@@ -92,9 +92,8 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, Outcome]
         return archive.root, "interrupted"
     finally:
         with contextlib.ExitStack() as last:  # each of these, even if one before it fails
-            last.callback(
-                close, context.optimizer if context else optimizer
-            )  # in a notebook, the process goes on
+            # in a notebook, the process goes on
+            last.callback(close, context.optimizer if context else optimizer)
             last.enter_context(archive)
             if context:
                 last.callback(context.close)

@@ -96,9 +96,8 @@ class Display:
     def on(self, picture: np.ndarray, reading: Reading) -> np.ndarray:
         """Return a copy of `picture` [rows, width, 3] uint8 with the texts."""
         texts = reading.parts()
-        columns = [
-            round(6.4 * self._size) if i else 0 for i in range(len(texts))
-        ]  # numbers stay in their places
+        # numbers stay in their places
+        columns = [round(6.4 * self._size) if i else 0 for i in range(len(texts))]
         starts = np.cumsum(columns) + self._margin
         width = round(starts[-1] + self._font.getlength(texts[-1]) + self._margin)
         width = max(width, self._scale.width if self._scale else 0)

@@ -58,6 +58,18 @@ class ShownConfig:
 
 
 @dataclass(frozen=True)
+class CallsConfig:
+    """How calls are made."""
+
+    timeout_s: float = setting(180.0, "s, of one attempt", above=0)
+    attempts: int = setting(6, "per call, if the network fails or the answer is invalid", least=1)
+    concurrency: int = setting(4, "concurrent calls", least=1)
+    price: tuple[float, float] | None = setting(
+        None, "USD per million input and output tokens; null: from the price table"
+    )
+
+
+@dataclass(frozen=True)
 class PageConfig:
     """The page on which people vote."""
 
@@ -77,9 +89,6 @@ class ModelConfig:
     temperature: float | None = setting(None, "null: the method's temperature", least=0)
     max_tokens: int = setting(8192, "of an answer", least=1)
     thinking: str | None = setting(None, "gemini: low, high ... (3.x), or a number of tokens (2.5)")
-    timeout_s: float = setting(180.0, "s, of one attempt", above=0)
-    attempts: int = setting(6, "per call, if the network fails or the answer is invalid", least=1)
-    concurrency: int = setting(4, "concurrent calls", least=1)
     logprobs: bool = setting(
         False,
         "confidences of descriptors from log-probabilities of tokens, if the server reports them",
@@ -88,10 +97,8 @@ class ModelConfig:
         None,
         "openai_compatible: further parameters of a request, or other values of them; null: not sent",
     )
-    price: tuple[float, float] | None = setting(
-        None, "USD per million input and output tokens; null: from the price table"
-    )
     inline_mb: float = setting(18.0, "MB; gemini: larger videos are uploaded first", above=0)
+    calls: CallsConfig = group_of(CallsConfig)
     shown: ShownConfig = group_of(ShownConfig)
     page: PageConfig = group_of(PageConfig)
     run: str | None = setting(None, "replay: run directory whose recorded answers are reused")

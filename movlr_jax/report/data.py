@@ -69,9 +69,8 @@ class Run:
     root: Path
     about: Mapping[str, Any] = field(default_factory=dict)  # the "run" event
     generations: Sequence[Generation] = ()
-    trials: Mapping[int, Mapping[str, Mapping[int, Trial]]] = field(
-        default_factory=dict
-    )  # generation (-1: the confirmation) -> program -> number -> trial
+    # generation (-1: the confirmation) -> program -> number -> trial
+    trials: Mapping[int, Mapping[str, Mapping[int, Trial]]] = field(default_factory=dict)
     confirmed: Confirmation | None = None
     motion: Sentence | None = None  # that the task's words ask for, if the task is at hand
     finished: Mapping[str, Any] | None = None

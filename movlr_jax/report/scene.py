@@ -32,13 +32,8 @@ FPS = 30.0
 MOST_FRAMES = 600  # of an episode; a longer one has fewer per second
 CONTACTS = 16  # pairs of bodies with the largest contact forces
 _LEVELS = 2**16 - 1
-_FINEST_M, _FINEST_DEG, _FINEST_QUAT, _FINEST_ACT, _FINEST_N = (
-    1e-4,
-    0.01,
-    1e-4,
-    1e-3,
-    0.1,
-)  # steps that suffice
+# steps that suffice
+_FINEST_M, _FINEST_DEG, _FINEST_QUAT, _FINEST_ACT, _FINEST_N = (1e-4, 0.01, 1e-4, 1e-3, 0.1)
 _LOST = 1e8  # larger numbers count as divergence
 _MESH, _HFIELD = int(mujoco.mjtGeom.mjGEOM_MESH), int(mujoco.mjtGeom.mjGEOM_HFIELD)
 _SITE, _PULLEY, _JOINT = (int(getattr(mujoco.mjtWrap, f"mjWRAP_{k}")) for k in ("SITE", "PULLEY", "JOINT"))
@@ -307,9 +302,8 @@ def _episode(
     turn = world.frame
     pos, quat, paths = pos @ turn.T, world.turned(quat), paths @ turn.T
     flips = np.where((quat[1:] * quat[:-1]).sum(axis=-1) < 0, -1.0, 1.0)
-    quat[1:] *= np.cumprod(flips, axis=0)[
-        :, :, None
-    ]  # q and -q are one rotation: take the path without a jump
+    # q and -q are one rotation: take the path without a jump
+    quat[1:] *= np.cumprod(flips, axis=0)[:, :, None]
     blob.add_channels(f"pos{i}", _channels(pos), _FINEST_M)
     blob.add_channels(f"quat{i}", _channels(quat), _FINEST_QUAT)
     blob.add_channels(f"paths{i}", _channels(paths), _FINEST_M)

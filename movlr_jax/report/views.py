@@ -17,16 +17,8 @@ from movlr_jax.report import trials as report_trials
 from movlr_jax.report.data import FIRST, Run, direction, ranking_rows, weight_shares
 from movlr_jax.storage.events import numbers
 
-_STAGES = (
-    "propose",
-    "vet",
-    "screen",
-    "optimise",
-    "film",
-    "describe",
-    "rank",
-    "criticise",
-)  # the stages of a generation
+# the stages of a generation
+_STAGES = ("propose", "vet", "optimise", "film", "describe", "rank", "criticise")
 _SHORT = 300  # characters of a message that is repeated each time
 _ABOUT = ("task", "description", "model", "method", "seed", "hardware", "goals")
 

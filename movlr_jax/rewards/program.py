@@ -29,9 +29,8 @@ _HUGE = 1e30
 _COMPILERS = 8  # threads at most
 DEADLINE_S = 60.0  # time allowed for one program to compile, and to score one batch if its cost is not known
 _SHORTEST_S = 5.0  # minimum time allowed to score one batch
-_SLACK = (
-    10.0  # times the estimated cost of a batch, allowed if that is longer: machines may be slower, and shared
-)
+# times the estimated cost of a batch, allowed if that is longer: machines may be slower, and shared
+_SLACK = 10.0
 _LOOK_S = 1.0  # interval between checks whether a program is done
 
 

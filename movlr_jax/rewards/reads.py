@@ -12,11 +12,8 @@ from jax.extend import core
 from movlr_jax.rewards.state import STEP_SIZES
 from movlr_jax.types import Step
 
-_CALLS = (
-    "jaxpr",
-    "call_jaxpr",
-    "fun_jaxpr",
-)  # parameters of primitives whose operands are those of an inner jaxpr
+# parameters of primitives whose operands are those of an inner jaxpr
+_CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 
 
 class Reads(NamedTuple):

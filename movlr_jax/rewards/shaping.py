@@ -36,9 +36,8 @@ def tolerance(x: Array, lower: float = 0.0, upper: float = 0.0, margin: float = 
 def rotation_error(rot_a: Array, rot_b: Array) -> Array:
     """Angle in rad, 0 to pi, of the rotation between two [3, 3] frames. []"""
     cosine = 0.5 * (jnp.sum(rot_a * rot_b) - 1.0)
-    sine = 0.5 * jnp.sqrt(
-        jnp.sum(jnp.square(rot_a @ rot_b.T - rot_b @ rot_a.T)) / 2.0 + 1e-12
-    )  # finite slope at 0, where arccos has none
+    # finite slope at 0, where arccos has none
+    sine = 0.5 * jnp.sqrt(jnp.sum(jnp.square(rot_a @ rot_b.T - rot_b @ rot_a.T)) / 2.0 + 1e-12)
     return jnp.arctan2(sine, cosine)
 
 

@@ -52,9 +52,8 @@ class Layout:
     blocks: Mapping[str, int]  # block -> its first address
     goals: Mapping[str, tuple[int, ...]]  # name -> shape
     sizes: Mapping[str, int]  # nq, nv, na, nu, nsensordata
-    references: Mapping[str, tuple[int, ...]] = field(
-        default_factory=dict
-    )  # joint -> shape of its recorded motion
+    # joint -> shape of its recorded motion
+    references: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     reference_by: str = "time"  # or `phase`
     world: World = field(default_factory=World)  # up, gravity and ground
 
@@ -373,9 +372,8 @@ class Fields(Generic[A]):
                 f"{self._what}.reference: this task has no recorded motion; leave it out, or give reference=FILE.mot"
             )
         self._find("joint in the recorded motion", joint, self._layout.references)
-        samples = jnp.asarray(
-            self._goals[reference_name(joint)]
-        )  # [S]; of ball and free joints [S, 4], [S, 7]
+        # [S]; of ball and free joints [S, 4], [S, 7]
+        samples = jnp.asarray(self._goals[reference_name(joint)])
         last = samples.shape[0] - 1
         if self._layout.reference_by == "phase":
             strides = self.goal("stride_frequency") * self.time

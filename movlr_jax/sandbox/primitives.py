@@ -155,9 +155,8 @@ def _record(kind: Any, fields: tuple[str, ...]) -> Kind:
 INT, BOOL, INTS, NONE, NESTED = (_same(f) for f in (_int, _bool, _ints, _none, _nested))
 FILL = Kind(_fill_out, _fill_in)
 SIZES = _same(_sizes)
-STRONG = Kind(
-    _bool, lambda value: _bool(value) and False
-)  # weak types affect only promotion, which is already done
+# weak types affect only promotion, which is already done
+STRONG = Kind(_bool, lambda value: _bool(value) and False)
 DTYPE = Kind(_dtype_out, _dtype_in)
 MODE, ROUNDING = _choice(GatherScatterMode), _choice(RoundingMethod)
 GATHER = _record(

@@ -133,9 +133,8 @@ def unchecked(source: str) -> ParsedReward:
 def with_weights(source: str, weights: dict[str, float]) -> str:
     """Return the program with other weights; the rest of its text is unchanged."""
     node = next(n for n in _tree(source).body if is_weights(n)).value  # pyright: ignore
-    lines = [
-        line.encode() for line in io.StringIO(source, newline="")
-    ]  # str.splitlines splits at more characters
+    # str.splitlines splits at more characters
+    lines = [line.encode() for line in io.StringIO(source, newline="")]
     text = "{" + ", ".join(f"{quoted(k)}: {v:.6g}" for k, v in weights.items()) + "}"
     before = b"".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
     after = lines[node.end_lineno - 1][node.end_col_offset :] + b"".join(lines[node.end_lineno :])

@@ -56,9 +56,8 @@ class Archive:
         """Create a run in `root`, which must not exist or be empty. Raises UserError."""
         with write_errors(root), contextlib.ExitStack() as undo:
             there = {path.name for path in root.iterdir()} if root.exists() else set()
-            left = {
-                name for name in there if name in database.FILES or is_part(name)
-            }  # by a process that died
+            # by a process that died
+            left = {name for name in there if name in database.FILES or is_part(name)}
             if there and there != {".lock", *left}:
                 raise UserError(
                     f"the run directory {root} is not empty; choose another run_dir=..., "

@@ -156,9 +156,8 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
     db = sqlite3.connect(where, isolation_level=None, check_same_thread=False, uri=fixed)
     db.text_factory = lambda text: text.decode("utf-8", "replace")
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _TEXT_BYTES)
-    db.set_progress_handler(
-        lambda: 0, _INSTRUCTIONS
-    )  # lets Python handle signals during long SQLite statements
+    # lets Python handle signals during long SQLite statements
+    db.set_progress_handler(lambda: 0, _INSTRUCTIONS)
     return db
 
 

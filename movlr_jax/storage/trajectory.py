@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 _FREE, _BALL = mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_BALL
 _QUAT = ("qw", "qx", "qy", "qz")
-_POSITIONS = {
-    _FREE: ("x", "y", "z", *_QUAT),
-    _BALL: _QUAT,
-}  # endings of columns of joints of more than one number
+# endings of columns of joints of more than one number
+_POSITIONS = {_FREE: ("x", "y", "z", *_QUAT), _BALL: _QUAT}
 _VELOCITIES = {_FREE: ("vx", "vy", "vz", "wx", "wy", "wz"), _BALL: ("wx", "wy", "wz")}
 FIELDS = ("time", "qpos", "qvel", "act", "ctrl", "touch")
 

@@ -123,9 +123,8 @@ class Task:
     motion: Sentence | None = None  # what the description asks for, if no place is to be reached
     # settings that name this task, or the one that it was changed from, to a command
     overrides: Sequence[str] = ()
-    notes: Sequence[str] = field(
-        default_factory=tuple
-    )  # licences and other notes, shown by doctor and report
+    # licences and other notes, shown by doctor and report
+    notes: Sequence[str] = field(default_factory=tuple)
     warnings: Sequence[str] = ()  # sentences about the model that a user should know before a run
 
     def __post_init__(self):
@@ -194,12 +193,8 @@ def joint_limit_fraction(model: mujoco.MjModel, qpos: np.ndarray, margin: float 
     return float(joints_at_limit(model, qpos, margin).mean())
 
 
-SHARED = (
-    "effort",
-    "smoothness",
-    "joint_limit_fraction",
-    "diverged_fraction",
-)  # names that shared_metrics returns
+# names that shared_metrics returns
+SHARED = ("effort", "smoothness", "joint_limit_fraction", "diverged_fraction")
 
 
 def measured(episode: Trajectory, task: Task, ctrl_dt: float) -> Metrics:

@@ -25,9 +25,8 @@ from movlr_jax.tasks.trial import CTRL_DT, trial
 from movlr_jax.types import SimState
 
 FUNCTION = "task"  # name of the function that the file must define
-OWN_FILE = (
-    "_file"  # the setting `file` of that function; in the settings, `file` is the file of the task itself
-)
+# the setting `file` of that function; in the settings, `file` is the file of the task itself
+OWN_FILE = "_file"
 
 
 def file_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:

@@ -54,13 +54,7 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
         return _with_people(task)
     if str(file) == STEPS:
         return _by_phase(task, steps(task), "steps, by inverse kinematics")
-    if by not in BY:
-        raise UserError(unknown_name("reference_by", by, BY))
-    if by == "phase" and "stride_frequency" not in task.goals:
-        raise UserError(
-            f"reference_by=phase needs a task with the goal 'stride_frequency', which {task.name} lacks; "
-            "use reference_by=time"
-        )
+    _check_by(by, task)
     path, coordinates = Path(file), coordinates_of(task.model, task.adapter)
     table = read_storage(path)
     found = coordinates_in(table.columns, coordinates.angular)
@@ -73,15 +67,13 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
     table, of_signs = with_signs(table, coordinates, foreign=not task.adapter.source)
     values, rate = _resampled(table, task.episode_s if by == "time" else np.inf)
     qpos = coordinates.qpos(values).astype(np.float32)
-    layout, reference = task.layout, {REFERENCE_RATE: np.asarray(rate, np.float32)}
-    shapes = {}
+    motion = {}
     for joint, names in coordinates.of_joints.items():
-        if joint in layout.joints and set(names) <= set(values):
-            samples = qpos[:, layout.joints[joint][0]]
-            samples = samples[:, 0] if samples.shape[1] == 1 else _continuous(samples)
-            _check_range(task.model, joint, samples, path)
-            reference[reference_name(joint)], shapes[joint] = samples, samples.shape
-    notes, warnings = [f"recorded motion {path.name}, by {by}: {', '.join(shapes)}", *of_units, *of_signs], []
+        if joint in task.layout.joints and set(names) <= set(values):
+            samples = qpos[:, task.layout.joints[joint][0]]
+            motion[joint] = samples[:, 0] if samples.shape[1] == 1 else _continuous(samples)
+            _check_range(task.model, joint, motion[joint], path)
+    notes, warnings = [f"recorded motion {path.name}, by {by}: {', '.join(motion)}", *of_units, *of_signs], []
     if unknown:
         known = len(found) - len(unknown)
         few = 2 * known < len(found)
@@ -91,11 +83,25 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
     warnings = [f"recorded motion {path.name}: {sentence}" for sentence in (*of_units, *of_signs, *warnings)]
     return dataclasses.replace(
         task,
-        layout=dataclasses.replace(layout, references=shapes, reference_by=by),
-        reference=reference,
+        layout=dataclasses.replace(
+            task.layout, references={joint: x.shape for joint, x in motion.items()}, reference_by=by
+        ),
+        reference={REFERENCE_RATE: np.asarray(rate, np.float32)}
+        | {reference_name(joint): samples for joint, samples in motion.items()},
         notes=(*task.notes, "; ".join(notes)),
         warnings=(*task.warnings, *warnings),
     )
+
+
+def _check_by(by: str, task: Task) -> None:
+    """Raise UserError for a motion that the task cannot follow by `by`."""
+    if by not in BY:
+        raise UserError(unknown_name("reference_by", by, BY))
+    if by == "phase" and "stride_frequency" not in task.goals:
+        raise UserError(
+            f"reference_by=phase needs a task with the goal 'stride_frequency', which {task.name} lacks; "
+            "use reference_by=time"
+        )
 
 
 def _with_people(task: Task) -> Task:

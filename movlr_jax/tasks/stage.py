@@ -109,9 +109,8 @@ def add_tube_mesh(
         before = np.vstack([ways[-1:] if closed else ways[:1], ways])
         after = np.vstack([ways, ways[:1] if closed else ways[-1:]])
         side = np.cross(normal, before + after)
-        side /= (side * np.cross(normal, after)).sum(
-            axis=1, keepdims=True
-        )  # mitred: a bend is as thick as the rest
+        # mitred: a bend is as thick as the rest
+        side /= (side * np.cross(normal, after)).sum(axis=1, keepdims=True)
         around = np.cos(turn) * side[:, None] + np.sin(turn) * normal  # [n, edges, 3]
         vertices.append((points[:, None] + radius * around).reshape(-1, 3))
         ring, edge = np.divmod(np.arange(len(ways) * edges), edges)

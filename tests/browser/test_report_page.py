@@ -100,9 +100,8 @@ class Shown:
 
     def __init__(self, browser, path: Path, width: int = 1200, scheme: str = "light"):
         size = {"width": width, "height": 900}
-        self.webgl = (
-            browser.browser_type.name == "chromium"
-        )  # Firefox needs a graphics driver for the 3-D view
+        # Firefox needs a graphics driver for the 3-D view
+        self.webgl = browser.browser_type.name == "chromium"
         self.context = browser.new_context(viewport=size, color_scheme=scheme, accept_downloads=True)
         self.page = self.context.new_page()
         self.problems: list[str] = []

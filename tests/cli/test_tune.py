@@ -38,9 +38,8 @@ def test_study_begins_with_what_is_set_goes_on_and_keeps_its_best(
         return status, said.out, said.err
 
     with monkeypatch.context() as patch:
-        patch.setattr(
-            tune, "_trial", ctrl_c
-        )  # in the trial of the current settings, which is then made again
+        # in the trial of the current settings, which is then made again
+        patch.setattr(tune, "_trial", ctrl_c)
         assert ran("trials=2")[0] == 130
     status, out, _ = ran("trials=2")
     first = json.loads(out.splitlines()[-1])

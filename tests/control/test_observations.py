@@ -38,9 +38,8 @@ def seen(task, time: float, *, yaw: float = 0.0, place=(0.0, 0.0), qvel=None) ->
     data.qpos[:2] = place
     if qvel is not None:
         data.qvel[:] = qvel
-        mujoco.mju_rotVecQuat(
-            data.qvel[:3], np.asarray(qvel)[:3].copy(), whole
-        )  # of the world; turning is the body's
+        # of the world; turning is the body's
+        mujoco.mju_rotVecQuat(data.qvel[:3], np.asarray(qvel)[:3].copy(), whole)
     mujoco.mj_forward(model, data)
     fields = (time, data.qpos, data.qvel, data.act, data.sensordata, np.zeros(model.nu))
     return Step(*(jnp.asarray(x, jnp.float32) for x in fields)), data
@@ -72,9 +71,8 @@ def test_the_view_of_a_leaning_moving_body_by_hand(turn):
         return d.body(pelvis).xpos[2] - min(d.body(foot).xpos[2] for foot in feet)
 
     rot = data.body(pelvis).xmat.reshape(3, 3) @ start.body(pelvis).xmat.reshape(3, 3).T
-    np.testing.assert_allclose(
-        rot[:, 2], [np.sin(0.2), 0.0, np.cos(0.2)], atol=1e-9
-    )  # it leans ahead by 0.2 rad
+    # it leans ahead by 0.2 rad
+    np.testing.assert_allclose(rot[:, 2], [np.sin(0.2), 0.0, np.cos(0.2)], atol=1e-9)
     velocity = np.zeros(6)
     body = turn.model.body(pelvis).id
     mujoco.mj_objectVelocity(turn.model, data, mujoco.mjtObj.mjOBJ_XBODY, body, velocity, 0)

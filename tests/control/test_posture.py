@@ -86,9 +86,8 @@ def test_fitted_moment_arms_are_those_of_mujoco(tiny):
     assert np.abs(found - lengths).max() < 2e-4
     arms = np.asarray(jax.vmap(fitted.moments)(jnp.asarray(postures, jnp.float32)))
     assert np.abs(arms - moments).max() < 4e-3
-    np.testing.assert_array_equal(
-        arms == 0, np.abs(moments) < 1e-12
-    )  # a muscle turns no joint that it does not cross
+    # a muscle turns no joint that it does not cross
+    np.testing.assert_array_equal(arms == 0, np.abs(moments) < 1e-12)
 
 
 @pytest.mark.parametrize("kind", ["linear", "product", "torque"])

@@ -26,11 +26,8 @@ from movlr_jax.engine.tasks import task_of
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task
 
-FLIPPED = (
-    "pelvis_tz",
-    "pelvis_list",
-    "pelvis_rotation",
-)  # of the base, by a reflection between left and right
+# of the base, by a reflection between left and right
+FLIPPED = ("pelvis_tz", "pelvis_list", "pelvis_rotation")
 
 
 @pytest.fixture(scope="module")

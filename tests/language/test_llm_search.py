@@ -93,14 +93,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, shared: None) -> Path:
     """A search of two models, a fifth of whose calls fail in every way there is."""
     run = tmp_path_factory.mktemp("models") / "run"
     llm, vlm = servers(fault_rate=0.2, stall_s=2.5)
-    llm.script = [
-        "500",
-        "truncated",
-        "",
-        "blocked",
-        "schema",
-        "",
-    ]  # each kind once for certain, then by chance
+    # each kind once for certain, then by chance
+    llm.script = ["500", "truncated", "", "blocked", "schema", ""]
     vlm.script = ["429", "503", "", "cut", "half_body", "", "stall", "", "empty", ""]
     with llm, vlm, pytest.MonkeyPatch.context() as patch:
         set_keys(patch)

@@ -203,10 +203,8 @@ def test_is_self_contained(text, page):
     assert all(a.startswith(("data:", "#")) for a in page.addresses)
     assert not re.search(r"@import|url\((?!#)", text)
     linked = re.findall(r"https?://[^\"' )]*", text)
-    assert set(linked) <= {
-        "http://www.w3.org/1999/xhtml",
-        "https://github.com/leeoniya/uPlot",
-    }  # names, not links
+    # names, not links
+    assert set(linked) <= {"http://www.w3.org/1999/xhtml", "https://github.com/leeoniya/uPlot"}
     assert "default-src 'none'" in text
 
 
@@ -362,10 +360,8 @@ def test_shows_the_full_training_beside_the_short_one(tmp_path):
     assert "training-full" in page.ids
     assert "training during the search" in page.words
     assert "training-full" not in Page(page_of(tmp_path / "short", recorded)).ids
-    lost = [
-        *recorded,
-        ("full", outcome | {"name": "g09k09"}, -1, -1),
-    ]  # of a program that the run does not have
+    # of a program that the run does not have
+    lost = [*recorded, ("full", outcome | {"name": "g09k09"}, -1, -1)]
     assert "Final training" not in Page(page_of(tmp_path / "lost", lost)).words
 
 

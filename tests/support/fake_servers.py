@@ -121,9 +121,8 @@ class FakeServer:
     faults: tuple[str, ...] = FAULTS
     script: list[str] = field(default_factory=list)  # faults of the next requests, "" for none; goes first
     write: Callable[[Asked, str], str] | None = None  # what becomes of the text of a good answer
-    refuse: Callable[[dict[str, Any]], tuple[int, Any] | None] | None = (
-        None  # status and body, by the request
-    )
+    # status and body, by the request
+    refuse: Callable[[dict[str, Any]], tuple[int, Any] | None] | None = None
     shape: Callable[[dict[str, Any]], Any] | None = None  # and of all around it; bytes are sent as they are
     logprob: Callable[[str], Any] | None = None  # of a token, where a request wants them; None: not reported
     status: int = 200  # of good answers

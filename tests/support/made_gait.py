@@ -85,7 +85,6 @@ class Gait:
     strikes: tuple[float, float] = (0.2, 0.7)  # when each foot lands first
     ahead: tuple[float, float] = (0.0, 0.0)  # where each lands, from below the trunk
     heading: float = 0.0
-    climb: float = 0.0  # m up for each m
 
 
 def foot(gait: Gait, time: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
@@ -94,7 +93,7 @@ def foot(gait: Gait, time: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarra
     landed = gait.speed * (np.floor(cycle) * gait.stride_s + gait.strikes[side]) + gait.ahead[side]
     phase = np.clip((cycle % 1.0 - gait.stands[side]) / (1 - gait.stands[side]), 0.0, 1.0)
     x = landed + phase * gait.speed * gait.stride_s
-    z = gait.climb * x + gait.lift * np.sin(np.pi * phase)
+    z = gait.lift * np.sin(np.pi * phase)
     y = np.full_like(x, gait.width / 2 * (1 if side == 0 else -1))
     return np.stack([x, y, z], axis=-1), phase == 0.0
 

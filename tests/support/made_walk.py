@@ -18,19 +18,12 @@ def made_walk(
     speed: float = 1.2,
     stride_s: float = 1.1,
     seconds: float = 8.0,
-    scale: float = 1.0,
-    shift_percent: float = 0.0,
-    offset_deg: float = 0.0,
     stance: float = 0.62,
-    dt: float = 0.01,
 ) -> GaitRecording:
-    """Return a walk at `speed` m/s whose angles are `scale` times people's, later by `shift_percent` of the cycle."""
-    human, time = human_gait(speed_class), dt * np.arange(round(seconds / dt))
+    """Return a walk at `speed` m/s whose angles are people's."""
+    human, time = human_gait(speed_class), 0.01 * np.arange(round(100 * seconds))
     phases = np.stack([(time / stride_s + part) % 1.0 for part in (0.0, 0.5)])
-    angles = {
-        a: scale * np.interp((100 * phases - shift_percent) % 100, PERCENT, human.mean(a)) + offset_deg
-        for a in ANGLES
-    }
+    angles = {a: np.interp(100 * phases % 100, PERCENT, human.mean(a)) for a in ANGLES}
     force = WEIGHT * np.where(
         phases < stance, np.interp(100 * phases, PERCENT, np.maximum(human.force, 0.2)), 0.0
     )

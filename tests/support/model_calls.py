@@ -7,6 +7,7 @@ from typing import Any
 
 from fake_servers import FakeServer
 
+from movlr_jax._util.settings import changed
 from movlr_jax.language.clients.answers import Judgement, Program, Ready
 from movlr_jax.language.clients.call import Answer, Message, Question
 from movlr_jax.language.clients.client import Budget, ModelClient
@@ -39,7 +40,7 @@ class Asking:
     def __init__(self, server: FakeServer, archive: Archive, **settings: Any):
         self.server, self.said = server, list[str]()
         budget = {name: settings.pop(name) for name in ("max_calls", "max_cost_usd") if name in settings}
-        config = ModelConfig(KINDS[server.kind], base_url=server.url, **{**COMMON, **settings})
+        config = changed(ModelConfig(KINDS[server.kind]), base_url=server.url, **{**COMMON, **settings})
         self.client: ModelClient = open_client(
             config, "llm", None, archive, Budget(archive, **budget), self.said.append
         )

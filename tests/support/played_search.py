@@ -27,9 +27,8 @@ from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
 
-Trial = Callable[
-    [str, int, int], Mapping[str, float] | str
-]  # program, generation, number -> metrics, or a reason
+# program, generation, number -> metrics, or a reason
+Trial = Callable[[str, int, int], Mapping[str, float] | str]
 SEED = 5
 KNOWN = {trial_seed(SEED, g, n): (g, n) for g in range(CONFIRM, 8) for n in range(64)}
 

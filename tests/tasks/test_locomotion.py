@@ -163,9 +163,8 @@ def test_a_body_that_lies_has_fallen_and_progress_ends_where_it_toppled(walk):
     assert metrics["fell"] == 1
     assert metrics["success"] == 0
     assert metrics["time_to_fall_s"] == pytest.approx(1.0)
-    assert metrics["distance_m"] == pytest.approx(
-        0.6, abs=1e-4
-    )  # 0.8 of the pelvis' height is lost after that
+    # 0.8 of the pelvis' height is lost after that
+    assert metrics["distance_m"] == pytest.approx(0.6, abs=1e-4)
 
 
 def test_each_kind_of_fall_is_seen(walk):
@@ -204,10 +203,8 @@ def test_a_climber_keeps_its_height():
     rise = np.tan(np.deg2rad(10.0))
     path = [base_move(task, qpos[0], ahead=a, up=rise * a) for a in (0.0, 1.5, 3.0)]
     assert task.measure(episode_of(task, path), task)["fell"] == 0
-    sunk = [
-        *path,
-        base_move(task, qpos[0], ahead=3.0),
-    ]  # at its starting height, half a metre below the ground
+    # at its starting height, half a metre below the ground
+    sunk = [*path, base_move(task, qpos[0], ahead=3.0)]
     assert task.measure(episode_of(task, sunk), task)["fell"] == 1
 
 
@@ -328,9 +325,8 @@ def test_terms_that_are_worth_staying_up_for_worked_by_hand(walk):
     for side, force in (("left", 0.0), ("right", 400.0)):
         sensors[1:, list(layout.touch[f"{side}_foot"])] = 0.0
         sensors[1:, layout.touch[f"{side}_foot"][0]] = force
-    time = (
-        0.25 / float(walk.goals["stride_frequency"]) * np.array([0.0, 1.0, 3.0])
-    )  # at the last, the right foot is to swing
+    # at the last, the right foot is to swing
+    time = 0.25 / float(walk.goals["stride_frequency"]) * np.array([0.0, 1.0, 3.0])
     steps = steps.replace(sensors=sensors, time=time)
     first = jax.tree.map(lambda x: np.asarray(x)[:1], steps)
     told, initial = (jax.tree.map(lambda x: np.asarray(x)[None, None], x) for x in (steps, first))

@@ -11,13 +11,10 @@ import jax.numpy as jnp
 
 from movlr_jax.types import Array
 
-_EFFORT = (
-    1e-3  # weight of squared activations relative to squared torque errors (in units of the joint's strength)
-)
-_SMALL, _LARGEST = (
-    2**12,
-    2**14,
-)  # entries of a matrix that 4 and 8 warps of a GPU can keep in registers while they iterate
+# weight of squared activations relative to squared torque errors (in units of the joint's strength)
+_EFFORT = 1e-3
+# entries of a matrix that 4 and 8 warps of a GPU can keep in registers while they iterate
+_SMALL, _LARGEST = (2**12, 2**14)
 
 
 def resolve(reach: Array, target: Array, rest: Array, iterations: int = 24) -> jax.Array:

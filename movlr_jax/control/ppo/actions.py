@@ -178,9 +178,8 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
         reach[i] = np.sort(gear * limits)
         model.actuator_ctrllimited[i] = bool(model.jnt_limited[joint])
         model.actuator_ctrlrange[i] = reach[i] if model.jnt_limited[joint] else 0.0
-    step = (
-        config.beta * model.actuator_gear[:, 0]
-    )  # a positive action is a larger angle, whatever the gear's sign
+    # a positive action is a larger angle, whatever the gear's sign
+    step = config.beta * model.actuator_gear[:, 0]
     return ActionSpace(
         model,
         model.nu,

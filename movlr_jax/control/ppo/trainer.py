@@ -84,9 +84,8 @@ class Agent:
     starts: tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [S, nq], qvel [S, nv], act [S, na]
     times: np.ndarray | None = None  # [S] s, when the episodes of the training begin; None: at 0
     first: FirstPolicy | None = None  # what the policy learns before the training; None: nothing
-    ages: Callable[[int, int], np.ndarray] | None = (
-        None  # (envs, control steps of an episode) -> first ages [envs]
-    )
+    # (envs, control steps of an episode) -> first ages [envs]
+    ages: Callable[[int, int], np.ndarray] | None = None
 
 
 class PpoTrainer:

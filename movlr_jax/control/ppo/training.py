@@ -126,9 +126,8 @@ class Training:
         name = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:12]  # one folder per training
         options = ocp.CheckpointManagerOptions(max_to_keep=1, create=True, enable_async_checkpointing=False)
         self._manager = ocp.CheckpointManager((folder / "checkpoints" / name).resolve(), options=options)
-        suffix = (
-            f".{time.time_ns()}"  # default names have a resolution of 1 s, so two writers could share a file
-        )
+        # default names have a resolution of 1 s, so two writers could share a file
+        suffix = f".{time.time_ns()}"
         self._writers = [
             SummaryWriter(str(folder / "tensorboard" / f"k{i:02d}"), flush_secs=10, filename_suffix=suffix)
             for i in range(len(programs))

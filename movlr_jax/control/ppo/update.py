@@ -168,9 +168,8 @@ def loss(
     clipped = jnp.clip(ratio, 1 - config.update.clip, 1 + config.update.clip)
     policy_loss = -mean(jnp.minimum(ratio * advantages, clipped * advantages))
     value_loss = 0.5 * config.update.value_loss * mean(jnp.square(targets - values))
-    entropy = mean(
-        dist.entropy(logits.swapaxes(0, 1), key).T
-    )  # time axis first, as in Brax, for the same random samples
+    # time axis first, as in Brax, for the same random samples
+    entropy = mean(dist.entropy(logits.swapaxes(0, 1), key).T)
     total = policy_loss + value_loss - config.update.entropy * entropy
     kl = mean(ratio - 1.0 - change)  # never negative, unlike the mean of -change
     return total, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl}

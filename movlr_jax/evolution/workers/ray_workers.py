@@ -37,9 +37,8 @@ _LOOKS_PER_S = 200  # of all workers together, at most
 _ATTEMPTS = 20  # workers that one shard may lose, or that may die in a row before they are ready
 _START_S = 600.0  # that a worker may take to start, at least
 _REACH_S = 10.0  # that a cluster may take to answer
-_STARTS = (
-    4  # of a cluster on this machine: Ray gives up on its own parts after 15 s, which a busy machine exceeds
-)
+# of a cluster on this machine: Ray gives up on its own parts after 15 s, which a busy machine exceeds
+_STARTS = 4
 _NODES_S = 10.0  # between two questions whether any machine is left
 _FINE = 1000  # units of progress per shard
 # variables that must be the same in the driver and in its workers for the same results
@@ -336,9 +335,8 @@ def _start_once(ray: Any, config: WorkersConfig) -> None:
     where: dict[str, Any] = {"address": config.address} if config.address else local
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", RuntimeWarning
-            )  # JAX's about forks; Ray executes a program at once
+            # JAX's about forks; Ray executes a program at once
+            warnings.simplefilter("ignore", RuntimeWarning)
             ray.init(**where, log_to_driver=False, logging_level="ERROR")
     except Exception as error:  # Ray raises exceptions of many kinds
         what = f"workers.address={config.address}" if config.address else "a cluster on this machine"

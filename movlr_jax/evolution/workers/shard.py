@@ -37,9 +37,8 @@ class Shard:
 
     rows: tuple[int, ...]  # their places in the batch
     programs: tuple[Packed, ...]
-    size: (
-        int  # rows of the worker's batch; missing ones repeat the last program, so that nothing compiles anew
-    )
+    # rows of the worker's batch; missing ones repeat the last program, so that nothing compiles anew
+    size: int
     seeds: tuple[int, ...]  # of the trials
     folder: Path | None  # where an optimizer that trains saves its checkpoints
 

@@ -244,9 +244,8 @@ def _objects(text: str, schema: type[BaseModel]) -> Iterator[_Object]:
         try:
             value, end = _JSON.raw_decode(text, at)
             call = value.get("arguments", value.get("parameters")) if "name" in value else None
-            yield _Object(
-                at, end, call if isinstance(call, dict) else value
-            )  # of a tool call written as text
+            # of a tool call written as text
+            yield _Object(at, end, call if isinstance(call, dict) else value)
         except json.JSONDecodeError as error:
             effort, end = effort + error.pos, at + 1  # the exception counts the lines before its position
             if begun.match(text, at):

@@ -105,7 +105,7 @@ class ModelClient:
                 raise
 
     async def _ask_all(self, questions: Sequence[Question]) -> list[Answer]:
-        limit = asyncio.Semaphore(self.config.concurrency)
+        limit = asyncio.Semaphore(self.config.calls.concurrency)
 
         async def one(question: Question) -> Answer:
             key = key_of(self.backend, question)
@@ -141,7 +141,7 @@ class ModelClient:
 
     async def _fetch(self, question: Question, key: str) -> Answer:
         """Ask until a valid answer arrives or no attempt is left. The SDK repeats requests that fail by itself."""
-        problem, bad, idempotency_key, most = "", False, key, self.config.attempts
+        problem, bad, idempotency_key, most = "", False, key, self.config.calls.attempts
         for attempt in range(1, most + 1):
             try:
                 return Answer(await self._attempt(question, key, idempotency_key, attempt))
@@ -167,11 +167,11 @@ class ModelClient:
         call = ledger.log_call(key, "under_way", {**self._entry(question, attempt=attempt), "cost_usd": most})
         try:
             try:
-                async with asyncio.timeout(self.config.timeout_s):
+                async with asyncio.timeout(self.config.calls.timeout_s):
                     reply = clean(await self.backend.send(question, idempotency_key))
                 settled = True
             except TimeoutError:
-                raise Transient(f"no answer within {self.config.timeout_s:g} s") from None
+                raise Transient(f"no answer within {self.config.calls.timeout_s:g} s") from None
             except (BadAnswer, Transient, UserError):
                 settled = True  # the server has refused it, or was not reached
                 raise

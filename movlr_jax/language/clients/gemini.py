@@ -41,8 +41,8 @@ class Gemini:
         options = types.HttpOptions(
             base_url=config.base_url,
             api_version="v1beta",
-            timeout=round(1000 * config.timeout_s),  # milliseconds
-            retry_options=types.HttpRetryOptions(attempts=config.attempts),
+            timeout=round(1000 * config.calls.timeout_s),  # milliseconds
+            retry_options=types.HttpRetryOptions(attempts=config.calls.attempts),
         )
         self._client = genai.Client(api_key=key, vertexai=False, http_options=options)
         self._uploaded: dict[str, Any] = {}  # sha256 of a video -> its URI at the server

@@ -40,7 +40,7 @@ class OpenAICompatible:
         here = _local(url, here=True)
         key = key_from(config.key_env, needed=bool(config.key_env) and not _local(url), where=where)
         try:
-            client = openai.DefaultAsyncHttpxClient(timeout=config.timeout_s, trust_env=not here)
+            client = openai.DefaultAsyncHttpxClient(timeout=config.calls.timeout_s, trust_env=not here)
         except (ImportError, OSError, ValueError) as error:
             raise UserError(
                 f"{where}={self.name} cannot connect with the proxy or certificate that the environment sets "
@@ -49,8 +49,8 @@ class OpenAICompatible:
         self._client = openai.AsyncOpenAI(
             api_key=key or "none",
             base_url=url,
-            max_retries=config.attempts - 1,
-            timeout=config.timeout_s,
+            max_retries=config.calls.attempts - 1,
+            timeout=config.calls.timeout_s,
             http_client=client,
         )
 

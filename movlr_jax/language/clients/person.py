@@ -18,11 +18,8 @@ from movlr_jax.voting.votes import MODEL, PROVIDER, Vote, votes_of
 
 _LOOK_S = 0.1
 _SHOWN = ("Pay attention", "Success")  # first words of sentences of prompts/task.md that the page shows, too
-_KINDS = {
-    "judge": "compare",
-    "criticise": "criticise",
-    "check": "ready",
-}  # purpose -> kind of question on the page
+# purpose -> kind of question on the page
+_KINDS = {"judge": "compare", "criticise": "criticise", "check": "ready"}
 
 
 class Person:

@@ -32,8 +32,8 @@ class Price:
 
 def price_of(config: ModelConfig) -> Price:
     """Return the price of a model from the settings, or else from the price table."""
-    if config.price:
-        return Price(*config.price)
+    if config.calls.price:
+        return Price(*config.calls.price)
     try:
         from genai_prices import Usage, calc_price
     except ImportError:

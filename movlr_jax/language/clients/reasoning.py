@@ -9,9 +9,8 @@ _NAMES = (
     r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|analysis|scratch_?pad|deliberation|planning|drafts?"
     r"|(?:inner_|internal_)?monologue|chain_of_thought)"
 )
-_LOUD = (
-    r"(?-i:THINK(?:ING)?|THOUGHTS?|REASON(?:ING)?|ANALYSIS)"  # in square brackets, which programs use, too
-)
+# in square brackets, which programs use, too
+_LOUD = r"(?-i:THINK(?:ING)?|THOUGHTS?|REASON(?:ING)?|ANALYSIS)"
 _MARK = re.compile(
     rf"""
     (?P<answer>  # what was before it is reasoning, even if that has no mark of its own

@@ -36,9 +36,8 @@ class HumanoidGoal:
     """A walking goal with the additional measures of a robot task."""
 
     goal: WalkGoal
-    measure: Callable[[Readout, Task, Metrics], Metrics] = (
-        lambda read, task, metrics: {}
-    )  # metrics: those so far
+    # metrics: those so far
+    measure: Callable[[Readout, Task, Metrics], Metrics] = lambda read, task, metrics: {}
     succeeded: Callable[[Metrics], bool] = lambda metrics: True  # additional condition of success
     needs: Callable[[Metrics], list[Need]] = lambda metrics: []
     bonus: Callable[[Metrics], float] = lambda metrics: 0.0  # added to the score

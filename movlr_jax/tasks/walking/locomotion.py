@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import mujoco
 import numpy as np
 
 from movlr_jax._util.resources import resource_text
@@ -16,7 +17,7 @@ from movlr_jax.models import ModelAdapter
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.rewards.state import Layout, instrument, layout_of
-from movlr_jax.tasks.base import TIE, Metrics, Task, fill_reward
+from movlr_jax.tasks.base import TIE, Metrics, StartFn, Task, fill_reward
 from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking import biomechanics
@@ -29,9 +30,8 @@ from movlr_jax.types import Array, SimState, Step, Trajectory
 LEGS = ("left_leg", "right_leg")  # touch parts that also feel contacts between the legs
 KNEE_M = 0.12  # m above the ground; a lower knee counts as kneeling
 TOPPLING_DEG = 20.0  # of the trunk against its start, at the end of a walk
-UPRIGHT = (
-    0.8  # share of the start height; with a lower pelvis, the body topples and its progress no longer counts
-)
+# share of the start height; with a lower pelvis, the body topples and its progress no longer counts
+UPRIGHT = 0.8
 SPEED_TOLERANCE = 0.1  # largest relative error of the mean speed in a success
 _SLOWEST = 0.5  # share of the goal speed; a slower body also needs gait terms
 TOUCH_N = 5.0  # N; a larger force on anything but the feet is a fall
@@ -96,65 +96,17 @@ def locomotion(
     """
     if start_noise < 0:
         raise UserError(f"task.settings.start_noise={start_noise:g}: it must be 0 or more")
-    if goal.speed and tuple(adapter.forward) != (1.0, 0.0, 0.0):
-        x, y, _ = adapter.forward
-        raise UserError(
-            f"{adapter.name} faces ({x:g}, {y:g}, 0), and walks lead along +x; turn its root body "
-            f"{adapter.root!r} by {-np.degrees(np.arctan2(y, x)):g} degrees about the vertical"
-        )
+    _check_direction(adapter, goal)
     ground = ground or flat()
-    spec = adapter.load()
-    floor = ground.add(spec)
-    only_ground_contacts(spec, adapter, floor)
-    for muscle, share in (weaken or {}).items():
-        own = spec.actuator(muscle).gainprm
-        own[2 if own[2] >= 0 else 3] *= share  # without a peak force, MuJoCo takes it from the scale
-    goals = {
-        "velocity": goal.speed * np.array([np.cos(goal.heading), np.sin(goal.heading), 0.0], np.float32),
-        "heading": np.float32(goal.heading),
-        "turn_time": np.float32(goal.turn_s),
-        "slope": np.float32(ground.slope),
-        **goal.goals,
-    }
-    goals = {name: np.asarray(value, np.float32) for name, value in goals.items()}
-    instrument(spec, root=adapter.root, touch=adapter.touch, sites=adapter.sites)
-    model = compile_spec(spec)
+    model, goals = _compiled(adapter, ground, weaken or {}), _goals(goal, ground)
     layout = layout_of(model, goals)
     if goal.walk and not biomechanics.leg_coordinates(adapter, layout.joints):
         goal = replace(goal, walk=goal.walk.without_angles())
     body = Walker(model, adapter)
 
-    def start(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        qpos = np.array([body.start(rng, start_noise, ground) for _ in range(n)])
-        act = [body.static(q) if model.na else np.zeros(0) for q in qpos]
-        return qpos, np.zeros((n, model.nv)), np.array(act)
-
-    def perturb(state: SimState, interval: float) -> SimState:
-        time, qpos = np.asarray(state.time), np.asarray(state.qpos)
-        due = np.maximum(np.ceil(time / push_every_s - 1e-9), 1) * push_every_s if push_every_s else push_s
-        late = due - time + 1e-9  # tolerance for rounding errors of the summed time
-        now = (late >= 0) & (late < interval)
-        way = random_direction(qpos[now]) if push_every_s else np.asarray(adapter.forward)
-        qvel = np.array(state.qvel)
-        qvel[now] += body.push(qpos[now], push_m_s * way)
-        return state.replace(qvel=qvel)
-
     def over(steps: Step, first: Step, lowest: float = FALLEN) -> np.ndarray:
         return fallen(steps, first, layout, adapter, ground, lowest)
 
-    def measure(episode: Trajectory, task: Task) -> Metrics:
-        return measured(episode, task, goal, ground)
-
-    def faults(episode: Trajectory, task: Task) -> dict[str, str]:
-        made = recording(episode, task) if goal.walk else None
-        if made is None or goal.walk is None:
-            return {}
-        fell = ends_in_a_fall(episode.steps, task, goal, ground)
-        return degenerate.faults(made, goal.walk, fell=fell, turn=goal.heading)
-
-    roles = {**adapter.roles, "joints": adapter.planned_joints}
-    human = resource_text("assets", "rewards", f"{goal.reward}_human.py")
-    initial = resource_text("assets", "rewards", f"{goal.first or goal.reward}_initial.py")
     return Task(
         name=goal.name,
         description=goal.description,
@@ -164,24 +116,102 @@ def locomotion(
         layout=layout,
         goals=goals,
         episode_s=episode_s,
-        start=start,
-        measure=measure,
+        start=_starts(body, ground, start_noise),
+        measure=lambda episode, task: measured(episode, task, goal, ground),
         score=lambda metrics: score(metrics, goal, episode_s),
         tie=TIE,
         cameras=body.cameras(ground.slope),
         weakened=weaken or {},
-        initial_reward=fill_reward(initial, roles),
-        human_reward=fill_reward(human, roles),
+        initial_reward=_reward(adapter, f"{goal.first or goal.reward}_initial"),
+        human_reward=_reward(adapter, f"{goal.reward}_human"),
         diagnose=lambda metrics: diagnose(metrics, goal),
         roles=adapter.roles,
         notes=(f"{adapter.name}: {adapter.source}; {adapter.licence}",),
         over=over,
         ground_height=ground.height,
-        faults=faults,
+        faults=lambda episode, task: _faults(episode, task, goal, ground),
         success=goal.success(),
-        perturb=perturb if push_m_s else None,
+        perturb=_pushes(body, adapter, push_m_s, push_s, push_every_s) if push_m_s else None,
         ranges=ranges,
     )
+
+
+def _check_direction(adapter: ModelAdapter, goal: WalkGoal) -> None:
+    """Raise UserError for a walk of a body that does not face along +x."""
+    if goal.speed and tuple(adapter.forward) != (1.0, 0.0, 0.0):
+        x, y, _ = adapter.forward
+        raise UserError(
+            f"{adapter.name} faces ({x:g}, {y:g}, 0), and walks lead along +x; turn its root body "
+            f"{adapter.root!r} by {-np.degrees(np.arctan2(y, x)):g} degrees about the vertical"
+        )
+
+
+def _compiled(adapter: ModelAdapter, ground: Ground, weaken: Mapping[str, float]) -> mujoco.MjModel:
+    """Return the model of a walker on a ground, with its sensors."""
+    spec = adapter.load()
+    floor = ground.add(spec)
+    only_ground_contacts(spec, adapter, floor)
+    for muscle, share in weaken.items():
+        own = spec.actuator(muscle).gainprm
+        own[2 if own[2] >= 0 else 3] *= share  # without a peak force, MuJoCo takes it from the scale
+    instrument(spec, root=adapter.root, touch=adapter.touch, sites=adapter.sites)
+    return compile_spec(spec)
+
+
+def _goals(goal: WalkGoal, ground: Ground) -> dict[str, np.ndarray]:
+    """Return what the rewards of a walk may aim at."""
+    goals = {
+        "velocity": goal.speed * np.array([np.cos(goal.heading), np.sin(goal.heading), 0.0], np.float32),
+        "heading": np.float32(goal.heading),
+        "turn_time": np.float32(goal.turn_s),
+        "slope": np.float32(ground.slope),
+        **goal.goals,
+    }
+    return {name: np.asarray(value, np.float32) for name, value in goals.items()}
+
+
+def _reward(adapter: ModelAdapter, name: str) -> str:
+    """Return a packaged reward for the joints of a walker."""
+    roles = {**adapter.roles, "joints": adapter.planned_joints}
+    return fill_reward(resource_text("assets", "rewards", f"{name}.py"), roles)
+
+
+def _starts(body: Walker, ground: Ground, noise: float) -> StartFn:
+    """Return what draws postures and muscle activations of a walker at rest."""
+
+    def start(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        qpos = np.array([body.start(rng, noise, ground) for _ in range(n)])
+        act = [body.static(q) if body.model.na else np.zeros(0) for q in qpos]
+        return qpos, np.zeros((n, body.model.nv)), np.array(act)
+
+    return start
+
+
+def _faults(episode: Trajectory, task: Task, goal: WalkGoal, ground: Ground) -> dict[str, str]:
+    """Return what makes the gait of an episode no walk."""
+    made = recording(episode, task) if goal.walk else None
+    if made is None or goal.walk is None:
+        return {}
+    fell = ends_in_a_fall(episode.steps, task, goal, ground)
+    return degenerate.faults(made, goal.walk, fell=fell, turn=goal.heading)
+
+
+def _pushes(
+    body: Walker, adapter: ModelAdapter, speed: float, at_s: float, every_s: float
+) -> Callable[[SimState, float], SimState]:
+    """Return what pushes a walker, as the settings of `locomotion` say."""
+
+    def perturb(state: SimState, interval: float) -> SimState:
+        time, qpos = np.asarray(state.time), np.asarray(state.qpos)
+        due = np.maximum(np.ceil(time / every_s - 1e-9), 1) * every_s if every_s else at_s
+        late = due - time + 1e-9  # tolerance for rounding errors of the summed time
+        now = (late >= 0) & (late < interval)
+        way = random_direction(qpos[now]) if every_s else np.asarray(adapter.forward)
+        qvel = np.array(state.qvel)
+        qvel[now] += body.push(qpos[now], speed * way)
+        return state.replace(qvel=qvel)
+
+    return perturb
 
 
 def _heading(rot: np.ndarray, first: np.ndarray) -> np.ndarray:

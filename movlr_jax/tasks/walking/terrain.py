@@ -15,11 +15,8 @@ _CELL = 0.1  # m, cell size of rough ground
 _ROUGH_X, _ROUGH_Y = (-3.0, 17.0), (-5.0, 5.0)  # m, extent of the rough field
 _SMOOTH = 1.5  # cells, standard deviation of the smoothing of bumps
 _STAIRS_X = 0.8  # m, position of the first step
-_STEPS, _TREAD, _LANDING = (
-    3,
-    0.3,
-    0.6,
-)  # steps per flight, tread depth in m, length in m of the landing after a flight
+# steps per flight, tread depth in m, length in m of the landing after a flight
+_STEPS, _TREAD, _LANDING = (3, 0.3, 0.6)
 _FLAT = 0.6  # m, radius of the flat area at the start; bumps reach full height at twice this radius
 
 

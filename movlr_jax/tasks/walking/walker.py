@@ -18,10 +18,8 @@ _NONE = np.zeros(3)
 # position of the centre of mass between heel (0) and toe joint (1) in stance. Toes bear little load, so the margin
 # against tipping forward is the distance from here to the toe joint.
 _STANCE = 0.35
-FILLED, WIDEST = (
-    0.72,
-    0.85,
-)  # shares of the height and the width of a view that the standing body fills at most
+# shares of the height and the width of a view that the standing body fills at most
+FILLED, WIDEST = (0.72, 0.85)
 SINK = 1e-3  # m, penetration of the feet into the ground at the start
 
 

@@ -24,11 +24,8 @@ from movlr_jax.tasks.walking.walker import Walker
 from movlr_jax.types import Step
 
 TEACHER, PRIOR = "optimizer.ppo.teacher", "optimizer.prior.policy"
-_HUNG, _HELD, _HELD_DT = (
-    0.5,
-    20.0,
-    0.005,
-)  # m above the ground, assist and carry, s: to learn a stride in the air
+# m above the ground, assist and carry, s: to learn a stride in the air
+_HUNG, _HELD, _HELD_DT = (0.5, 20.0, 0.005)
 
 
 def first_policy(
