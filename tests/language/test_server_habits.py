@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from fake_servers import in_pieces
 from model_calls import judging, question, writing
 from odd_answers import ANSWER, PROGRAM, openai, written
 
@@ -207,6 +208,10 @@ REFUSALS = {
                                               "Use 'max_completion_tokens' instead.", param="max_tokens"),
         {"max_tokens": None, "max_completion_tokens": 8192},
     ),
+    "one piece": (
+        lambda r: not r.get("stream") and error("This model only support stream mode, please enable the stream "
+                                                "parameter to access the model."), {"stream": True},
+    ),
     "any limit": (
         lambda r: "max_tokens" in r and error("Error code: 400 - unknown field max_tokens"), {"max_tokens": None},
     ),
@@ -264,6 +269,36 @@ def test_parameters_of_the_settings_are_sent_or_left_out(serve, archive: Archive
     assert {name: body[name] for name in more} == more
     (call,) = archive.calls()
     assert call["parameters"]["top_p"] == 0.9
+
+
+def test_stream_that_was_not_asked_for_is_read(serve):
+    asking = serve(shape=in_pieces, headers={"Content-Type": "text/event-stream"}, brain=written)
+    assert asking.one(writing()).value.program == PROGRAM
+    assert not asking.requests[0]["body"].get("stream")
+
+
+def test_stream_that_breaks_off_is_no_answer(serve):
+    def broken(answer: dict[str, Any]) -> bytes:
+        return in_pieces(answer)[:400]
+
+    asking = serve(shape=broken, headers={"Content-Type": "text/event-stream"}, attempts=1)
+    with pytest.raises(UserError, match="the stream ended before its last event"):
+        asking.one()
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_answer_in_a_tool_call_is_read(streams: bool, serve):
+    tool = {"id": "t", "type": "function", "function": {"name": "Program", "arguments": FINAL_JSON}}
+
+    def called(answer: dict[str, Any]) -> Any:
+        message = {"role": "assistant", "content": None, "tool_calls": [{"index": 0, **tool}]}
+        choice = {"index": 0, "finish_reason": "tool_calls", "delta" if streams else "message": message}
+        whole = {**answer, "choices": [choice]}
+        return f"data: {json.dumps(whole)}\n\ndata: [DONE]\n\n".encode() if streams else whole
+
+    headers = {"Content-Type": "text/event-stream"} if streams else {}
+    asking = serve(shape=called, headers=headers, brain=written, attempts=1)
+    assert asking.one(writing()).value.program == PROGRAM
 
 
 def test_answer_that_is_streamed_is_put_together(serve, archive: Archive):

@@ -39,7 +39,7 @@ CRAWLER = f"""<mujoco><option timestep="0.004"/><default><joint damping="0.5" ar
 {"".join(_LEG.format(i=i, x=x, y=y, yaw=yaw) for i, (x, y, yaw) in enumerate(_LEGS))}
 </body></worldbody><actuator>
 {"".join(f'<motor joint="{j}{i}" gear="25" ctrlrange="-1 1"/>' for i in range(4) for j in ("hip", "knee"))}
-</actuator></mujoco>"""
+</actuator><keyframe><key name="home" qpos="0 0 0.45 1 0 0 0 {"0 0 " * 4}"/></keyframe></mujoco>"""
 
 
 # settings of a walking task in which any motion counts as walking

@@ -51,6 +51,8 @@ def _changed(name: str, message: str, value: Any) -> dict[str, Any]:
     """Return what is sent in place of a refused parameter."""
     if name == "response_format" and value.get("type") == "json_schema":
         return {name: {"type": "json_object"}}
+    if name == "stream":
+        return {name: None if value else True}
     if name == "max_tokens" and "max_completion_tokens" in message:
         return {name: None, "max_completion_tokens": value}
     return {name: None}

@@ -63,7 +63,8 @@ class OpenAICompatible:
 
     async def send(self, question: Question, key: str) -> Reply:
         """Send the question; once more for each parameter that the server refuses for the first time."""
-        wanted = {"response_format": _response_format(question), **parameters(self._config, question)}
+        wanted = {"response_format": _response_format(question), "stream": False}
+        wanted |= parameters(self._config, question)
         instructions = wanted.pop("instruction")
         while True:
             sent = self._accepted.applied(wanted)
@@ -82,6 +83,8 @@ class OpenAICompatible:
             except self._sdk.APIConnectionError as error:
                 cause = wire.brief(str(error.__cause__ or error))
                 raise UserError(f"{self.name} gave no answer ({cause})") from None
+            except Transient:
+                raise
             except Exception as error:  # a response that is none
                 raise Transient(f"{type(error).__name__}: {wire.brief(str(error))}") from None
             changed = {n: v for n, v in self._accepted.changes.items() if wanted.get(n) != v}
@@ -102,29 +105,21 @@ class OpenAICompatible:
     async def _completion(
         self, question: Question, instructions: str, sent: Mapping[str, Any], key: str
     ) -> Any:
-        """Return the chat completion, put together from its pieces if the settings ask for a stream."""
+        """Return the chat completion, put together from its pieces if the server sends a stream."""
         *earlier, last = question.messages
         messages: Any = [
             *(_message(m.role, m.parts) for m in earlier),
             _message(last.role, _instructed(last.parts, instructions)),
         ]
-        more = {name: value for name, value in sent.items() if name != "stream"}
-        streams = bool(sent.get("stream"))
-        answer: Any = await self._client.chat.completions.create(
+        response = await self._client.chat.completions.with_raw_response.create(
             model=self.model,
             messages=messages,
             extra_headers={"Idempotency-Key": key},
-            extra_body=more,
-            stream=streams,
+            extra_body={name: value for name, value in sent.items() if (name, value) != ("stream", False)},
         )
-        if not streams:
-            return answer
-        from openai.lib.streaming.chat import ChatCompletionStreamState
-
-        state = ChatCompletionStreamState()
-        async for chunk in answer:
-            state.handle_chunk(chunk)
-        return state.current_completion_snapshot
+        if "event-stream" not in response.headers.get("content-type", ""):
+            return response.parse()
+        return self._sdk.types.chat.ChatCompletion.construct(**_joined(response.text))
 
     async def close(self) -> None:
         await self._client.close()
@@ -173,7 +168,7 @@ def _reply(completion: Any, changed: Mapping[str, Any]) -> Reply:
             raise BadAnswer("the answer has no choices", empty)
         choice = completion.choices[0]
         message, reason = choice.message, choice.finish_reason
-        text = _text(message.content)
+        text = _text(message.content) or _called(message.tool_calls)
         reply = replace(empty, text=text, logprobs=_logprobs(choice.logprobs, text))
         blank, refusal, extra = not text.strip(), message.refusal, message.model_extra or {}
     except (AttributeError, TypeError, IndexError, KeyError):
@@ -204,6 +199,34 @@ def _text(content: Any) -> str:
     if isinstance(content, list):
         return "".join(part["text"] for part in content if part.get("type") in ("text", "output_text"))
     return content or ""
+
+
+def _joined(stream: str) -> dict[str, Any]:
+    """Return the chat completion whose pieces are the events of a stream. Raises Transient if its end is missing."""
+    events = [line.removeprefix("data:").strip() for line in stream.splitlines() if line.startswith("data:")]
+    try:
+        pieces = [json.loads(event) for event in events if event not in ("", "[DONE]")]
+    except ValueError:
+        raise Transient("the stream ended before its last event") from None
+    choices = [choice for piece in pieces for choice in (piece.get("choices") or [])[:1]]
+    deltas = [choice.get("delta") or {} for choice in choices]
+    tools = [tool for delta in deltas for tool in delta.get("tool_calls") or []]
+    reason = next((c["finish_reason"] for c in choices if c.get("finish_reason")), None)
+    if reason is None and "[DONE]" not in events and not any("error" in piece for piece in pieces):
+        raise Transient("the stream ended before its last event")
+    called = "".join((tool.get("function") or {}).get("arguments") or "" for tool in tools)
+    message: dict[str, Any] = {
+        name: "".join(str(delta[name]) for delta in deltas if delta.get(name))
+        for name in ("content", "refusal", *_REASONING)
+    }
+    message["tool_calls"] = [{"function": {"arguments": called}}] if called else None
+    whole = {key: value for piece in pieces for key, value in piece.items() if value is not None}
+    return {**whole, "choices": [{"message": message, "finish_reason": reason}] if choices else []}
+
+
+def _called(tools: Any) -> str:
+    """Return the arguments of the first tool call, as which some servers send an answer with a schema."""
+    return tools[0].function.arguments or "" if tools else ""
 
 
 def _logprobs(value: Any, text: str) -> list[list[float]]:
