@@ -22,6 +22,7 @@ INSIDE = 0.002  # m that bodies may overlap at the start
 _LEVEL = 0.7  # cosine between a direction and up from which on it counts as upward
 _SETTLE_S = 1.5  # s
 _HOVERS = 0.03  # m that a body comes down; less is how far its joints give way
+_CRUMPLES = 0.5  # share of its height after which a body that came down has not come down on its feet
 _CALM = 0.1  # m/s and rad/s of a body at rest
 _UPRIGHT = 0.97  # cosine of a turn by 14 degrees
 _PRESSED = 0.01  # m that the feet of a body may be below a floor on which it stands
@@ -89,7 +90,7 @@ def lifted(at: mujoco.MjData, root: str) -> str:
 def settled(at: mujoco.MjData, root: str) -> str:
     """Let the body `root`, if it hovers, come to rest on its feet; its motors and servos hold the joints.
 
-    Changes qpos of `at`, unless the body falls or does not float. Returns a sentence, "" if nothing changed.
+    Changes qpos of `at`, unless the body falls, lies or does not float. Returns a sentence, "" if nothing changed.
     """
     model, posture = at.model, at.qpos.copy()
     body, which = model.body(root).id, targetable(model, posture)
@@ -104,7 +105,11 @@ def settled(at: mujoco.MjData, root: str) -> str:
     sunk = float((at.xpos[body] - data.xpos[body]) @ up)
     tilted = np.trace(data.xmat[body].reshape(3, 3).T @ at.xmat[body].reshape(3, 3)) < 1 + 2 * _UPRIGHT
     calm = np.abs(data.qvel[model.jnt_dofadr[free[0]] :][:6]).max() < _CALM
-    if tilted or not calm or not data.ncon or sunk < _HOVERS:
+    touching = contact_bodies(held, data)
+    if tilted or not calm or not len(touching) or body in touching:
+        return ""
+    height = float(((data.xpos[body] - data.contact.pos) @ up).max())
+    if not _HOVERS < sunk < _CRUMPLES * height:
         return ""
     at.qpos[:] = data.qpos
     mujoco.mj_kinematics(model, at)
