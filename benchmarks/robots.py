@@ -154,17 +154,18 @@ def main() -> None:
     given = read_options(parser, **quick)
     if given.report:
         return report()
-    known = json.loads(OUT.read_text(encoding="utf-8")) if OUT.is_file() else {"rows": {}}
+    known: dict[str, Any] = json.loads(OUT.read_text(encoding="utf-8")) if OUT.is_file() else {"rows": {}}
+    rows: dict[str, Any] = known["rows"]
     for robot, short in cells(given.only):
         name = f"{robot}_{short}{'_before' if given.before else ''}"
-        if name in known["rows"] and not given.quick:
+        if name in rows and not given.quick:
             continue
         folders = [*given.robots, Path(sysconfig.get_paths()["purelib"])]  # gymnasium is here
         paths = [p for folder in folders for p in folder.rglob(FILES[robot].split("/")[-1])]
         path = next(p for p in paths if p.as_posix().endswith(FILES[robot]))
         settings = [*given.set, *(BEFORE if given.before else [])]
         row = measured(path, WORDS[robot][short], settings, given.trials, given.seconds)
-        known["rows"][name] = row
+        rows[name] = row
         known |= {
             "circumstances": circumstances(),
             "command": "benchmarks/robots.py",

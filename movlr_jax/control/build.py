@@ -123,7 +123,8 @@ def build_planner(
         resting, box = task.resting, None
         if isinstance(config, MppiSettings):
             targets, why = joint_targets(config.targets, task, config.space)
-            say(why)
+            if why:
+                say(why)
             if targets:
                 model, resting = targets.model, partial(targets.resting, task)
             if config.space != "controls":

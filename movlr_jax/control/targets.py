@@ -96,7 +96,10 @@ def target_box(
 
 
 def joint_targets(settings: TargetSettings, task: Task, space: str) -> tuple[JointTargets | None, str]:
-    """Return the joint targets of the setting `optimizer.space`, None for controls; and why. Raises UserError."""
+    """Return the joint targets of the setting `optimizer.space`, None for controls; and why, if a model has motors.
+
+    Raises UserError.
+    """
     model = task.model
     if space == "controls":
         return None, "plans are controls, as set"
@@ -108,7 +111,8 @@ def joint_targets(settings: TargetSettings, task: Task, space: str) -> tuple[Joi
                 "optimizer.space=targets commands joint targets, but the model has no motor that alone drives a "
                 "hinge or slide; use optimizer.space=controls"
             )
-        return None, "plans are controls: no motor without a servo drives the joint of a limb"
+        why = "plans are controls: no motor without a servo drives the joint of a limb"
+        return None, why if motors(model).any() else ""
     kp, kd = gains(settings, model, which, posture)
     made = with_targets(model, which, (kp, kd), posture)
     found = JointTargets(made, task.layout, which, np.where(which, model.actuator_gainprm[:, 0], 1.0))
