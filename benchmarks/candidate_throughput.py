@@ -100,9 +100,7 @@ def ours(setting: Setting, k: int, generations: int) -> tuple[dict[str, Any], An
     Also the task and the planner that they ran with.
     """
     task = workload(setting.model, setting.samples, setting.horizon_s)[1]
-    programs = [
-        rewards(task, g, k) for g in range(generations)
-    ]  # vetted: what comes before is the same for all
+    programs = [rewards(task, g, k) for g in range(generations)]  # vetted: what comes before is the same for all
     begun, worked = time.perf_counter(), time.process_time()
     task, planner = build(setting, setting.physics)
     start, key = starts(planner, task, k), jax.random.key(0)
@@ -139,9 +137,7 @@ def ours(setting: Setting, k: int, generations: int) -> tuple[dict[str, Any], An
         else None,
         "physics_compile_s": round(sum(getattr(physics, "compile_s", {}).values()), 2),
         "first_scored_s": [round(s, 3) for s in first_scored],
-        "of_it_rewards_s": [
-            round(s, 3) for s in scoring
-        ],  # tracing, compiling, and what of the rollout it waits for
+        "of_it_rewards_s": [round(s, 3) for s in scoring],  # tracing, compiling, and what of the rollout it waits for
         "physics_traces": max(compiled.values()),
         "planner_traces": max(planner.traces.values()),
         "reward_traces": planner.scorer.traces // k,  # of one candidate's place: one program per generation
@@ -205,17 +201,13 @@ def plot(result: dict[str, Any], path: Path) -> None:
 
     figure, axes = plt.subplots(figsize=(6, 4))
     ks = [run["k"] for run in result["runs"]]
-    axes.plot(
-        ks, [run["candidates_per_min"] for run in result["runs"]], "o-", label="ours, compiling included"
-    )
+    axes.plot(ks, [run["candidates_per_min"] for run in result["runs"]], "o-", label="ours, compiling included")
     for name, label in (("inline", "one program per candidate"), ("process", "one process per candidate")):
         if result[f"{name}_candidates_per_min"]:
             axes.axhline(result[f"{name}_candidates_per_min"], ls="--", color="C1" if name == "inline" else "C2",
                          label=label)  # fmt: skip
     title = f"{result['model']}, physics={result['physics']}, {result['generations']} generations"
-    axes.set(
-        xscale="log", yscale="log", xlabel="K, candidates per generation", ylabel="candidates per minute"
-    )
+    axes.set(xscale="log", yscale="log", xlabel="K, candidates per generation", ylabel="candidates per minute")
     axes.set_title(title)
     axes.set_xticks(ks, [str(k) for k in ks])
     axes.grid(alpha=0.3)

@@ -205,20 +205,14 @@ class Guide:
         k = self.mass / 75.0 * pattern.guide
         goal = np.array([grown * speed, pattern.side, 0.0])
         stiff, damp = np.array([5000.0, 5000.0, 15000.0]), np.array([900.0, 600.0, 1000.0])
-        d.xfrc_applied[self.pelvis, :3] = k * (
-            stiff * (want - d.xpos[self.pelvis]) + damp * (goal - velocity[3:])
-        )
+        d.xfrc_applied[self.pelvis, :3] = k * (stiff * (want - d.xpos[self.pelvis]) + damp * (goal - velocity[3:]))
         c, s = np.cos(pattern.yaw * time), np.sin(pattern.yaw * time)
         c2, s2 = np.cos(pattern.lean), np.sin(pattern.lean)
         turned = (
-            np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
-            @ np.array([[c2, 0, s2], [0, 1, 0], [-s2, 0, c2]])
-            @ home
+            np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]]) @ np.array([[c2, 0, s2], [0, 1, 0], [-s2, 0, c2]]) @ home
         )
         error = turned @ d.xmat[self.pelvis].reshape(3, 3).T
-        axis = 0.5 * np.array(
-            [error[2, 1] - error[1, 2], error[0, 2] - error[2, 0], error[1, 0] - error[0, 1]]
-        )
+        axis = 0.5 * np.array([error[2, 1] - error[1, 2], error[0, 2] - error[2, 0], error[1, 0] - error[0, 1]])
         d.xfrc_applied[self.pelvis, 3:] = k * (5000.0 * axis + 300.0 * ([0, 0, pattern.yaw] - velocity[:3]))
 
     def _forward(self, d: mujoco.MjData) -> np.ndarray:
@@ -283,9 +277,7 @@ GOOD = tuple(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("episodes", nargs="*", type=Path, metavar="EPISODE.npz")
     given = read_options(parser)
     if given.quick:

@@ -21,9 +21,7 @@ from record import circumstances
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--motions", type=int, metavar="N", help="only the first N motions of the file")
     given = read_options(parser, motions=3)
     first: dict[str, Counter[str]] = defaultdict(Counter)

@@ -32,9 +32,7 @@ COLOURS = 128
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gif", type=Path, nargs="?")
     parser.add_argument("trajectory", nargs="?")
     parser.add_argument("settings", nargs="*")

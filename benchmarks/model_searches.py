@@ -41,9 +41,7 @@ SAID = "the judge answered "  # how the record of an overruled comparison begins
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN_DIR")
     parser.add_argument("--starts", type=int, default=8)
     parser.add_argument("--seed", type=int, default=301)
@@ -110,9 +108,7 @@ def found(run: Run) -> dict[str, Any]:
         "first_metrics": dict(run.candidates["g00k00"].metrics) if "g00k00" in run.candidates else {},
         "weights": {name: dict(c.weights) for name, c in run.candidates.items()},
         "stages": [
-            {"generation": g, "best": c.name, "shares": weight_shares(c.weights)}
-            for g, c in run.stages
-            if c.weights
+            {"generation": g, "best": c.name, "shares": weight_shares(c.weights)} for g, c in run.stages if c.weights
         ],
         "failed": sum(c.failed for c in run.candidates.values()),
     }

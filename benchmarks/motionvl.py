@@ -76,9 +76,7 @@ def summarised(trainings: Mapping[str, list[dict[str, float]]]) -> dict[str, Any
         for name in SHOWN
         if any(name in e for episodes in trainings.values() for e in episodes)
     }
-    return {
-        name: {"mean": float(np.mean(x)), "std": float(np.std(x)), "n": len(x)} for name, x in means.items()
-    }
+    return {name: {"mean": float(np.mean(x)), "std": float(np.std(x)), "n": len(x)} for name, x in means.items()}
 
 
 def learning(folder: Path) -> dict[str, np.ndarray]:
@@ -134,9 +132,7 @@ def _smooth(values: np.ndarray, points: int = 9) -> np.ndarray:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("methods", nargs="*", metavar="METHOD=DIR,DIR")
     parser.add_argument("--starts", type=int, default=8)
     parser.add_argument("--seed", type=int, default=801)

@@ -80,9 +80,7 @@ def rollout_share(planner: Planner, task: Task) -> Callable[[], float]:
         nonlocal spent
         spent, begun = 0.0, time.perf_counter()
         planner.physics.rollout = timed  # the same work, with a clock around it
-        jax.block_until_ready(
-            controllers.replan(plan, start, start.step, planner.space.held(start), key, key).mean
-        )
+        jax.block_until_ready(controllers.replan(plan, start, start.step, planner.space.held(start), key, key).mean)
         planner.physics.rollout = rollout
         return spent / (time.perf_counter() - begun)
 

@@ -196,9 +196,7 @@ class Raw:
 class Judo:
     """judo's controller in a process of its own, which waits between the rewards."""
 
-    def __init__(
-        self, python: str, model: mujoco.MjModel, ours: Ours, given: argparse.Namespace, folder: Path
-    ):
+    def __init__(self, python: str, model: mujoco.MjModel, ours: Ours, given: argparse.Namespace, folder: Path):
         path, start = folder / "model.mjb", folder / "start.npz"
         mujoco.mj_saveModel(model, str(path))
         np.savez(start, qpos=ours.one.qpos[0], qvel=ours.one.qvel[0])
@@ -277,9 +275,7 @@ def row(k: int, runs: Sequence[dict[str, Timed]]) -> dict[str, Any]:
     def ratio(of: Callable[[dict[str, Timed]], float]) -> float:
         return round(statistics.median(map(of, runs)), 3)
 
-    per_reward = {
-        name: middle([run[name] for run in runs], 1 if name == "judo" else k) for name in sorted(runs[0])
-    }
+    per_reward = {name: middle([run[name] for run in runs], 1 if name == "judo" else k) for name in sorted(runs[0])}
     ratios = {
         "raw_share_of_native": ratio(lambda run: run["raw"]["wall_s"] / run["native"]["wall_s"]),
         "raw_share_of_ours": ratio(lambda run: run["raw"]["cpu_s"] / run["ours"]["cpu_s"]),
@@ -289,9 +285,7 @@ def row(k: int, runs: Sequence[dict[str, Timed]]) -> dict[str, Any]:
     if "judo" in runs[0]:
         ratios["raw_share_of_judo"] = ratio(lambda run: run["raw"]["cpu_s"] / k / run["judo"]["cpu_s"])
         for name in ("wall_s", "replans_wall_s", "compiled_wall_s"):
-            ratios[f"{name}_over_judo"] = ratio(
-                lambda run, n=name: run["ours"][n] / k / run["judo"]["wall_s"]
-            )
+            ratios[f"{name}_over_judo"] = ratio(lambda run, n=name: run["ours"][n] / k / run["judo"]["wall_s"])
     return {"k": k, "per_reward": per_reward, **ratios}
 
 

@@ -163,9 +163,7 @@ def main() -> None:
     parser.add_argument("--k", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--env-steps", type=int, default=102_400, help="of each training")
     parser.add_argument("--physics", default="native", choices=("native", "mjx", "warp"))
-    parser.add_argument(
-        "--brax", type=int, default=3, help="Brax's runs to measure; they stand for K of them"
-    )
+    parser.add_argument("--brax", type=int, default=3, help="Brax's runs to measure; they stand for K of them")
     parser.add_argument("--kept", type=Path, help="file of measurements; what it has is not measured again")
     parser.add_argument("--for-s", type=float, default=float("inf"), help="begin no measurement after that")
     parser.add_argument("--plot", type=Path, help="a picture of wall times over K")

@@ -108,8 +108,8 @@ def table(k: int, trials: int, slope: float, bias: float, generations: int) -> l
     """P(top-1), its standard error and the mean calls of every protocol."""
     protocols = dict(PROTOCOLS)
     for name, remember in (("all comparisons", True), ("forgetful", False)):
-        protocols[f"active, {generations} generations, {name}"] = lambda judge, k, r=remember: (
-            over_generations(judge, k, generations, r)
+        protocols[f"active, {generations} generations, {name}"] = lambda judge, k, r=remember: over_generations(
+            judge, k, generations, r
         )
     rows = []
     for name, protocol in protocols.items():

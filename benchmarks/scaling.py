@@ -95,9 +95,7 @@ def main() -> int:
         for model in given.models:
             for rows in given.rows:
                 for horizon in given.horizons_s:
-                    results.append(
-                        measure(given.physics, model, rows, horizon, given.repeats, not given.engine_only)
-                    )
+                    results.append(measure(given.physics, model, rows, horizon, given.repeats, not given.engine_only))
                     print(json.dumps(results[-1]), file=sys.stderr)
     except UserError as error:
         print(error, file=sys.stderr)

@@ -105,9 +105,7 @@ def searched(config: Config, root: Path) -> dict[str, Any]:
         begun, confirmed = archive.get("run") or {}, archive.get("confirmed") or {}
         timing = [event.data for event in archive.events("timing")]
         trials = sum(len(of) for event in archive.events("trials") for of in event.data["programs"].values())
-        programs = {
-            e.data["name"]: e.data["source"] for e in archive.events("evaluated") if not e.data["reason"]
-        }
+        programs = {e.data["name"]: e.data["source"] for e in archive.events("evaluated") if not e.data["reason"]}
     return {
         "announced": confirmed["champion"],
         "first": confirmed["first"],
@@ -139,9 +137,7 @@ def measured(config: Config, found: dict[str, Any], truth: int, more: int) -> di
     optimizer = build_optimizer(config.optimizer, task, config.physics)
     names = list(found["programs"])
     probe = make_probe(task, optimizer.sim_physics, config.seed)
-    with contextlib.closing(
-        Sandbox(probe, name="process", batch=scored_at_once(config.optimizer, task))
-    ) as sandbox:
+    with contextlib.closing(Sandbox(probe, name="process", batch=scored_at_once(config.optimizer, task))) as sandbox:
         verdicts = {name: sandbox.vet(source) for name, source in found["programs"].items()}
     seeds = [trial_seed(config.seed, TRUTH, n) for n in range(truth)]
     rows = {}
@@ -221,9 +217,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--family", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--begin", type=int, default=0, help="the first seed")

@@ -63,8 +63,7 @@ def vetted(overrides: Sequence[str], count: int) -> tuple[Any, Any, Any, list[Ve
     task, optimizer = task_and_optimizer(config)
     first = parse(task.initial_reward).weights
     texts = [
-        with_weights(task.initial_reward, {k: w * (1 + 0.01 * i) for k, w in first.items()})
-        for i in range(count)
+        with_weights(task.initial_reward, {k: w * (1 + 0.01 * i) for k, w in first.items()}) for i in range(count)
     ]
     sandbox = Sandbox(make_probe(task, optimizer.sim_physics, 0))
     sandbox.vet(texts[0])
@@ -166,9 +165,7 @@ def ratio(count: int, repeats: int) -> dict[str, Any]:
     """Compare `count` workers of one core with one process of `count` threads, alternating."""
     config, task, optimizer, verdicts, _ = vetted(["+task=bottle_pour", "episode_s=0.4"], 2 * count)
     alone = ThisProcess(optimizer, task)
-    workers = RayWorkers(
-        WorkersConfig("ray", count=count), partial(task_and_optimizer, config), len(verdicts), print
-    )
+    workers = RayWorkers(WorkersConfig("ray", count=count), partial(task_and_optimizer, config), len(verdicts), print)
     times: dict[str, list[float]] = {"alone": [], "workers": []}
     try:
         for kind in (alone, workers):  # compile
@@ -186,9 +183,7 @@ def ratio(count: int, repeats: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--candidates", type=int, default=64)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)

@@ -92,10 +92,7 @@ def simulate(c: Cluster, seed: int = 0) -> Outcome:
         size = sizes.popleft()
         began = served(now, c.out_s)
         seconds = (
-            c.candidate_s
-            * size
-            * math.exp(chance.gauss(0.0, c.spread))
-            * (c.slow_factor if slow[worker] else 1.0)
+            c.candidate_s * size * math.exp(chance.gauss(0.0, c.spread)) * (c.slow_factor if slow[worker] else 1.0)
         )
         served(began, c.look_s * seconds / max(c.between_looks_s, c.workers / 200))
         working, worker_used, order = working + 1, worker_used + seconds, order + 1
@@ -132,9 +129,7 @@ def plot(rows: Sequence[Mapping[str, Any]], driver: float, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measured", type=Path, default=Path(__file__).parent / "results" / "shards.json")
     parser.add_argument("--candidates", type=int, default=10_000, help="K of the generation")
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 300, 1000, 3000])

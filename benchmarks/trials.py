@@ -80,9 +80,7 @@ class Rule:
     threshold: float = 0.9  # probability at which a challenger replaces the champion
     recall: bool = False  # the best program so far that is still open enters the next generation, too
     last: int = 0  # most trials of the champion and an open challenger after the last generation
-    promise: float = (
-        0.0  # probability of being better than the first program at the end, with 8 more trials of both
-    )
+    promise: float = 0.0  # probability of being better than the first program at the end, with 8 more trials of both
 
     def __call__(self, world: World) -> tuple[list[int], int]:
         """Return the champion after each generation and at the end, and the trials before the confirmation."""
@@ -236,8 +234,7 @@ def values_compared(draws: int) -> dict[str, Any]:
     data = {"hop": tuple(hop().values())}
     bonus = {"touch_ball": 100, "reacher": 100, "flat_walk": 200}  # of a success, in the score
     data |= {
-        task: (starts()[task], starts()[task] > bonus[task] * (1.5 if bonus[task] == 200 else 0.5))
-        for task in bonus
+        task: (starts()[task], starts()[task] > bonus[task] * (1.5 if bonus[task] == 200 else 0.5)) for task in bonus
     }
     ways: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
         "score": lambda score, success: score,
@@ -269,9 +266,7 @@ def calibration(searches: int) -> dict[str, Any]:
     return found
 
 
-def binned(
-    searches: int, one: Callable[[np.random.Generator], tuple[np.ndarray, Posterior]]
-) -> list[list[float]]:
+def binned(searches: int, one: Callable[[np.random.Generator], tuple[np.ndarray, Posterior]]) -> list[list[float]]:
     """Return the rows of a table of calibration."""
     rng, belief, true = np.random.default_rng(0), [], []
     for _ in range(searches):
@@ -280,11 +275,7 @@ def binned(
         true.append(worth == worth.max())
     p, right = np.concatenate(belief), np.concatenate(true)
     parts = [(p >= low) & (p < high) for low, high in pairwise((0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.01))]
-    return [
-        [round(float(p[b].mean()), 3), round(float(right[b].mean()), 3), int(b.sum())]
-        for b in parts
-        if b.any()
-    ]
+    return [[round(float(p[b].mean()), 3), round(float(right[b].mean()), 3), int(b.sum())] for b in parts if b.any()]
 
 
 def _values(rng: np.random.Generator, trials: int) -> tuple[np.ndarray, np.ndarray]:
@@ -312,9 +303,7 @@ def _from_answers(rng: np.random.Generator, wrong: float) -> tuple[np.ndarray, P
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="how many trials a search needs, and by which rule it chooses"
-    )
+    parser = argparse.ArgumentParser(description="how many trials a search needs, and by which rule it chooses")
     parser.add_argument("--searches", type=int, default=60)
     given = read_options(parser, searches=2)
     rules = {}

@@ -142,9 +142,7 @@ def draw_joints(states: bytes, setup: EvaluationSetup, path: Path) -> None:
     episode = EpisodeRecord.read(states, setup.task.model, setup.task.adapter)
     angles = angles_of(episode, joints)
     names = [joint.removeprefix("left_") for joint in joints if joint.startswith("left_")]
-    pairs = {
-        name: {side: (episode.time, angles[f"{side}_{name}"]) for side in ("left", "right")} for name in names
-    }
+    pairs = {name: {side: (episode.time, angles[f"{side}_{name}"]) for side in ("left", "right")} for name in names}
     draw_angles(pairs, path)
 
 

@@ -145,9 +145,7 @@ def measure(
                 "ms_per_step": round(statistics.median(taken[1:]), 3),
                 "steps_per_s": round(1e3 * rows / statistics.median(taken[1:])),
                 "mean_iterations": round(float(each.mean()), 1),
-                "slowest_row": [
-                    round(float(x), 1) for x in np.quantile(each.max(axis=1), (0.1, 0.5, 0.9, 1.0))
-                ],
+                "slowest_row": [round(float(x), 1) for x in np.quantile(each.max(axis=1), (0.1, 0.5, 0.9, 1.0))],
                 "finite": round(float(np.isfinite(data.qpos.numpy()).all(axis=1).mean()), 4),
                 "most_rows": int(data.nefc.numpy().max()),
                 "contacts": int(data.nacon.numpy()[0]),

@@ -103,9 +103,7 @@ def rates(planner: Planner, task: Task, rows: int, repeats: int, raw: bool = Tru
     actions = engine().actions  # compiles, too
     steps = rows * planner.horizon * getattr(physics, "substeps")  # noqa: B009
     if not raw:
-        return {
-            "engine_steps_per_s": round(statistics.median(steps / _seconds(engine) for _ in range(repeats)))
-        }
+        return {"engine_steps_per_s": round(statistics.median(steps / _seconds(engine) for _ in range(repeats)))}
     open_loop = (raw_native if isinstance(physics, NativePhysics) else raw_mjx)(physics, start, actions)
     for _ in range(2):  # compiles; in Warp, the second call is slower than later ones, too
         open_loop()

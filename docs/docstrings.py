@@ -10,9 +10,7 @@ from typing import Any
 
 import griffe
 
-_KEPT = re.compile(
-    r"(`+[^`]*`+|^ *\*{1,2}\w+:)", re.M
-)  # code, and arguments in a list of them, as `*settings:`
+_KEPT = re.compile(r"(`+[^`]*`+|^ *\*{1,2}\w+:)", re.M)  # code, and arguments in a list of them, as `*settings:`
 _SPECIAL = re.compile(r"([\[\]*<>])")
 
 

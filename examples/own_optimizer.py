@@ -82,9 +82,7 @@ class Controllers:
             i = np.minimum(at.astype(int), KNOTS - 2)
             share = (at - i)[:, None]
             controls = (1 - share) * knots[:, i] + share * knots[:, i + 1]
-            return o.sim_physics.rollout(
-                start, policy, np.float32(controls), steps=steps, key=key, candidates=rows
-            )
+            return o.sim_physics.rollout(start, policy, np.float32(controls), steps=steps, key=key, candidates=rows)
 
         mean = np.tile((low + high) / 2, (rows, KNOTS, 1))
         deviation = np.tile((high - low) / 4, (rows, KNOTS, 1))

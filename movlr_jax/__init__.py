@@ -84,9 +84,7 @@ __all__ = [
 ]
 
 _LATER = {  # name -> module, imported at first use
-    **dict.fromkeys(
-        ("Critique", "Evaluation", "Preference", "ProposalRequest", "TermAdvice"), "language.base"
-    ),
+    **dict.fromkeys(("Critique", "Evaluation", "Preference", "ProposalRequest", "TermAdvice"), "language.base"),
     "EpisodeRecord": "storage.trajectory",
     "ModelAdapter": "models",
     "MuscleLaw": "control.muscle_controllers",

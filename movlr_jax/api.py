@@ -381,9 +381,7 @@ class SearchRun:
         unknown = {"strength": math.nan, "deviation": math.nan, "p_best": math.nan}
         index = pandas.Index(list(found), name="name")
         claims = self._run.claims
-        measured = [
-            {"parent": c.parent, "reason": c.reason, **claims[name].metrics} for name, c in found.items()
-        ]
+        measured = [{"parent": c.parent, "reason": c.reason, **claims[name].metrics} for name, c in found.items()]
         frame = pandas.DataFrame(measured, index=index)
         more = [
             {
@@ -510,9 +508,7 @@ def register_model(adapter: ModelAdapter, *, replace: bool = False) -> None:
     MODELS.register(adapter.name, adapter, replace=replace)
 
 
-def register_proposer(
-    name: str, make: type[Proposer] | Callable[[], Proposer], *, replace: bool = False
-) -> None:
+def register_proposer(name: str, make: type[Proposer] | Callable[[], Proposer], *, replace: bool = False) -> None:
     """Make `proposer=NAME` write the programs of a search. `make` is a class of its settings (`setting`), or
     a function without arguments."""
     from movlr_jax.language.registry import PROPOSERS
@@ -605,9 +601,7 @@ def _configured(
                 'run_search("bottle_pour", "candidates=2", "generations=1"), or by keyword, as candidates=2'
             )
     if not (task is None or isinstance(task, str | Path | Task)):
-        raise UserError(
-            f"{task!r} is not a task; give one, its name, or the path of a Python file that defines one"
-        )
+        raise UserError(f"{task!r} is not a task; give one, its name, or the path of a Python file that defines one")
     words, parts = separated(more)
     overrides = [*settings, *overrides_of(words)]
     names = [text.lstrip("+").partition("=")[0] for text in overrides]

@@ -30,9 +30,7 @@ def printable(text: str) -> str:
     def escaped(match: re.Match[str]) -> str:
         c = match.group()
         shown = unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") or c in _JOINERS
-        return (
-            c if shown else c.encode("ascii", "backslashreplace").decode() if ord(c) > 127 else repr(c)[1:-1]
-        )
+        return c if shown else c.encode("ascii", "backslashreplace").decode() if ord(c) > 127 else repr(c)[1:-1]
 
     return _UNUSUAL.sub(escaped, text)
 
@@ -118,9 +116,7 @@ def similar_files(file: Path) -> str:
     """Return a hint with the files next to `file` that have similar names and its suffix, "" if there are none."""
     beside = file.parent.glob(f"*{file.suffix}") if file.parent.is_dir() else []
     near = near_matches(file.stem, [path.stem for path in beside], limit=3)
-    return (
-        f"; did you mean {' or '.join(str(file.with_name(n + file.suffix)) for n in near)}?" if near else ""
-    )
+    return f"; did you mean {' or '.join(str(file.with_name(n + file.suffix)) for n in near)}?" if near else ""
 
 
 def unknown_name(kind: str, name: object, options: Iterable[str]) -> str:

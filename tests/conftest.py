@@ -125,9 +125,7 @@ def probe(tiny: Tiny) -> Probe:
     start = tiny.physics.start(*tiny.states(4))
     controls = np.random.default_rng(0).uniform(0, 1, (4, tiny.model.nu)).astype(np.float32)
     rollout = tiny.physics.rollout(start, lambda p, view, key: p, controls, steps=6, key=jax.random.key(0))
-    return Probe(
-        tiny.layout, tiny.goals, *jax.tree.map(np.asarray, (rollout.steps, rollout.actions, start.step))
-    )
+    return Probe(tiny.layout, tiny.goals, *jax.tree.map(np.asarray, (rollout.steps, rollout.actions, start.step)))
 
 
 @pytest.fixture

@@ -57,9 +57,7 @@ def test_import_of_any_name_changes_no_environment_variable():
         "mj.load_task('stand'); import jax\n"
         "assert jax.config.jax_compilation_cache_dir == os.environ['JAX_COMPILATION_CACHE_DIR']"
     )
-    unset = {
-        name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_", "TF_"))
-    }
+    unset = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_", "TF_"))}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=unset)
     assert done.returncode == 0, done.stderr
 
@@ -124,9 +122,7 @@ def test_values_become_settings(value, text: str):
 
 
 def test_reward_as_text_is_measured_and_its_motion_kept(leg: mj.Task):
-    source = (
-        'WEIGHTS = {"up": 1.0}\n\n\ndef reward(state, action):\n    return {"up": state.pos("torso")[2]}\n'
-    )
+    source = 'WEIGHTS = {"up": 1.0}\n\n\ndef reward(state, action):\n    return {"up": state.pos("torso")[2]}\n'
     source = source.replace("torso", next(leg.model.body(i).name for i in range(1, leg.model.nbody)))
     result = mj.evaluate_reward(source, leg, *QUICK, seed=3)
     assert result.source == source
@@ -154,9 +150,7 @@ def test_trajectory_as_data_frame_has_names_of_model(leg: mj.Task):
     for i in range(model.nu):
         np.testing.assert_array_equal(frame[f"ctrl.{model.actuator(i).name}"], trajectory.ctrl[:, i])
         np.testing.assert_array_equal(frame[f"act.{model.actuator(i).name}"], trajectory.act[:, i])
-    assert [f"touch.{name}" for name in trajectory.touch_names] == [
-        n for n in frame if n.startswith("touch.")
-    ]
+    assert [f"touch.{name}" for name in trajectory.touch_names] == [n for n in frame if n.startswith("touch.")]
 
 
 def test_result_shows_its_film_and_its_measures(leg: mj.Task):
@@ -208,9 +202,7 @@ def test_run_as_data_frame_has_rankings_and_weights():
             g, k = int(name[1:3]), int(name[4:6])
             data = {"name": name, "generation": g, "candidate": k, "source": "", "weights": weights,
                     "terms": {}, "film": None, "parent": "g00k00" if g else None}  # fmt: skip
-            outcome = (
-                {"metrics": {"error_m": 0.1, "candidate": 7.0}} if weights else {"reason": "it diverged"}
-            )
+            outcome = {"metrics": {"error_m": 0.1, "candidate": 7.0}} if weights else {"reason": "it diverged"}
             archive.record("evaluated", {"metrics": {}, "reason": None, **data, **outcome}, g, k)
         empty = mj.open_run("mine").to_dataframe()
         both = {"comparisons": [], "flip_rate": 0.0, "best": "g00k00"}
@@ -248,9 +240,7 @@ def test_changed_task_is_one_that_runs(leg: mj.Task):
     given = mj.evaluate_reward("human", changed, *QUICK).trajectory
     free = mj.evaluate_reward("human", leg, *QUICK).trajectory
     assert np.abs(given.qpos - free.qpos).max() > 1e-4
-    with pytest.raises(
-        mj.UserError, match="episode_s cannot be set here: the task tiny_kick was changed in Python"
-    ):
+    with pytest.raises(mj.UserError, match="episode_s cannot be set here: the task tiny_kick was changed in Python"):
         mj.evaluate_reward("human", changed, *QUICK, episode_s=0.2)
     assert mj.run_search(changed, *QUICK, **small()).task.perturb is still
 
@@ -277,9 +267,7 @@ def test_task_made_in_python_is_searched_and_continued(folder: Path):
         mj.run_search(replace(task, episode_s=0.128), resume=run.root)
     assert mj.open_run(run.root, task).best.trajectory.model is task.model
     for needs_it in (lambda: mj.run_search(resume=run.root), lambda: mj.open_run(run.root).best.trajectory):
-        with pytest.raises(
-            mj.UserError, match=r"'point' of runs/point/.* was made or registered in Python; give it"
-        ):
+        with pytest.raises(mj.UserError, match=r"'point' of runs/point/.* was made or registered in Python; give it"):
             needs_it()
 
 

@@ -33,9 +33,7 @@ QUICK = "quickstart"
     [pytest.param(p, marks=[] if p.stem == QUICK else [pytest.mark.slow]) for p in NOTEBOOKS],
     ids=lambda path: path.stem,
 )
-def test_a_notebook_runs_from_its_first_cell_to_its_last(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_notebook_runs_from_its_first_cell_to_its_last(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(os.environ, "MOVLR_SHORT", "1")
     if path.stem == "language_model":
         for key in ("GEMINI_API_KEY", "OPENAI_API_KEY"):
@@ -64,9 +62,7 @@ def test_the_optimiser_of_the_example_optimises(tmp_path: Path, monkeypatch: pyt
         for n in (1, 12)
     )
     assert good > poor + 0.003  # m, in the mean over the episode
-    run = mj.run_search(
-        task, optimizer="cem", candidates=2, generations=1, films=False, run_dir=tmp_path / "run"
-    )
+    run = mj.run_search(task, optimizer="cem", candidates=2, generations=1, films=False, run_dir=tmp_path / "run")
     assert len(run.candidates) == 2
 
 
@@ -76,13 +72,7 @@ def run(path: Path, folder: Path) -> None:
     done = NotebookClient(
         notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": folder}}
     ).execute()
-    shown = [
-        o
-        for cell in done.cells
-        if cell.cell_type == "code"
-        for o in cell.outputs
-        if o.output_type != "stream"
-    ]
+    shown = [o for cell in done.cells if cell.cell_type == "code" for o in cell.outputs if o.output_type != "stream"]
     assert any("text/html" in output.get("data", {}) for output in shown), "a result shows itself"
 
 
@@ -97,9 +87,7 @@ def test_terms_for_legged_robots_against_mujoco():
     steps = jax.tree.map(lambda x: np.asarray(x)[None, None], episode_of(task, [qpos, wide]).steps)
     first = jax.tree.map(lambda x: x[:, :, 0], steps)
     program = load(parse((EXAMPLES / "robot_terms.py").read_text(encoding="utf-8")))
-    found = Scorer(task.layout, task.goals)(
-        [program], steps, np.zeros((1, 1, 2, model.nu), np.float32), first
-    )
+    found = Scorer(task.layout, task.goals)([program], steps, np.zeros((1, 1, 2, model.nu), np.float32), first)
     terms = {name: value[0] for name, value in found.terms[0].items()}
     for i, posture in enumerate((qpos, wide)):
         data.qpos[:] = posture

@@ -75,8 +75,6 @@ def test_an_interrupted_cell_ends_with_a_sentence_and_leaves_nothing_running(ker
     assert "Traceback" not in shown
     remains = kernel.run(REMAINS)
     assert remains.strip() == "set() [] True <built-in function default_int_handler>"
-    shown = kernel.run(
-        "run = mj.run_search(resume=run.root)\nprint('finished:', run.finished, len(run.candidates))"
-    )
+    shown = kernel.run("run = mj.run_search(resume=run.root)\nprint('finished:', run.finished, len(run.candidates))")
     assert "finished: True 4" in shown
     assert kernel.run(REMAINS) == remains

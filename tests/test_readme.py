@@ -53,9 +53,7 @@ def test_events_of_run_have_fields_of_page(kind: str):
 
 def test_first_page_names_every_extra():
     of_developers = {"dev", "browser"}
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-        "optional-dependencies"
-    ]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     table = "".join(re.findall(r"^\| `pip install.*", TEXTS["docs/index.md"], re.M))
     assert set(re.findall(r"\[(\w+)\]", table)) >= set(extras) - of_developers
 

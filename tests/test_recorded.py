@@ -28,9 +28,7 @@ def test_a_recording_is_small_and_has_settings_that_exist(name: str):
 
 
 @pytest.mark.slow
-def test_the_short_one_gives_its_programs_and_judgements_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_the_short_one_gives_its_programs_and_judgements_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     name, run = "release", tmp_path / "run"
     assert search([f"replay={RECORDED / name}", f"run_dir={run}"]) == 0
     written = {json.loads(call["answer"])["program"].strip() for call in answers(name, "propose")}

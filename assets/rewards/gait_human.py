@@ -47,8 +47,7 @@ def reward(state, action):
     moved = sum((state.q(j) - start.q(j)) ** 2 for j in JOINTS) / len(JOINTS)
     return {
         "still": -jnp.ones(()),  # about what standing still earns: only a gait is worth staying up for
-        "velocity": 0.5 * shaping.gaussian(lost, 0.3)
-        - 0.5 * shaping.smooth_abs(lost),  # exact, and felt from afar
+        "velocity": 0.5 * shaping.gaussian(lost, 0.3) - 0.5 * shaping.smooth_abs(lost),  # exact, and felt from afar
         "heading": shaping.gaussian(jnp.sin(0.5 * yaw), 0.15),
         "straight": shaping.gaussian(off, 0.3),
         "upright": shaping.gaussian(jnp.linalg.norm(facing[:2, 2]), 0.2),

@@ -73,9 +73,7 @@ class Checked(Protocol):
 def part(registry: Parts[Any], default: Any) -> Any:
     """Return a field of a configuration that holds a part of `registry`; default: a part, or the name of one."""
     if isinstance(default, str):
-        return dataclasses.field(
-            default_factory=lambda: registry.read(default, ""), metadata={"parts": registry}
-        )
+        return dataclasses.field(default_factory=lambda: registry.read(default, ""), metadata={"parts": registry})
     return dataclasses.field(default=default, metadata={"parts": registry})
 
 
@@ -97,9 +95,7 @@ def filled(made: T, services: Mapping[str, Any]) -> T:
     """Return a part with the services that it uses. Raises UserError if one is not offered."""
     names = services_of(made)
     if missing := next((name for name in names if services.get(name) is None), None):
-        raise UserError(
-            f"{type(made).__name__} uses the service {missing!r}, which this search does not offer"
-        )
+        raise UserError(f"{type(made).__name__} uses the service {missing!r}, which this search does not offer")
     return dataclasses.replace(made, **{name: services[name] for name in names}) if names else made  # pyright: ignore
 
 
@@ -165,9 +161,7 @@ class Parts(Registry[type[T]]):
         """
         given = {self.tag: values} if isinstance(values, str) else values
         if not isinstance(given, Mapping):
-            raise UserError(
-                f"{where} is {given!r:.60}, expected the name of a {self.kind} or a group of settings"
-            )
+            raise UserError(f"{where} is {given!r:.60}, expected the name of a {self.kind} or a group of settings")
         given = {str(name): value for name, value in given.items()}
         name = self.present(str(given.pop(self.tag, next(iter(self)))))
         entry = self.get_or_raise(name, where if self.tag == "name" else f"{where}.{self.tag}")

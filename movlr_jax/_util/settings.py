@@ -65,9 +65,7 @@ def from_mapping(kind: type, values: Any, where: str = "") -> Any:
     Raises UserError for unknown names, missing ones and wrong types.
     """
     fields, hints, built = dataclasses.fields(kind), get_type_hints(kind), {}
-    members = {
-        f.name: [m.name for m in dataclasses.fields(hints[f.name])] for f in fields if f.metadata.get("flat")
-    }
+    members = {f.name: [m.name for m in dataclasses.fields(hints[f.name])] for f in fields if f.metadata.get("flat")}
     own = [f.name for f in fields if f.name not in members and not f.metadata.get("service")]
     _check_names(values, [*own, *itertools.chain(*members.values())], where)
     for f in fields:
@@ -114,9 +112,7 @@ def changed(settings: T, **values: Any) -> T:
         if f.metadata.get("flat"):
             inside = {m.name for m in dataclasses.fields(getattr(settings, f.name))} & values.keys()
             if inside:
-                values[f.name] = changed(
-                    getattr(settings, f.name), **{name: values.pop(name) for name in inside}
-                )
+                values[f.name] = changed(getattr(settings, f.name), **{name: values.pop(name) for name in inside})
     return dataclasses.replace(settings, **values)  # pyright: ignore[reportArgumentType]
 
 
@@ -127,9 +123,7 @@ def flat(values: Any, prefix: str = "") -> dict[str, Any]:
     return {k: v for name, value in values.items() for k, v in flat(value, f"{prefix}{name}.").items()}
 
 
-def keywords(
-    function: Callable[..., Any], values: Any, where: str, without: Sequence[str] = ()
-) -> dict[str, Any]:
+def keywords(function: Callable[..., Any], values: Any, where: str, without: Sequence[str] = ()) -> dict[str, Any]:
     """Convert `values` to keyword-only arguments of `function`, except those in `without`. Raises UserError.
 
     An argument that is a dataclass takes the values of its fields, so that functions can share settings.
@@ -172,9 +166,7 @@ def typed(hint: Any, value: Any, name: str) -> Any:
             kinds = kinds[:1] * len(value)
         if not isinstance(value, list | tuple) or len(value) != len(kinds):
             raise UserError(f"{name}={shortened(value)} is not a list of {len(kinds)} values")
-        return tuple(
-            typed(kind, v, f"{name}[{i}]") for i, (kind, v) in enumerate(zip(kinds, value, strict=True))
-        )
+        return tuple(typed(kind, v, f"{name}[{i}]") for i, (kind, v) in enumerate(zip(kinds, value, strict=True)))
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if isinstance(value, int) and abs(value) >= _TOO_LARGE:
         raise UserError(f"{name}={shortened(value)} is too large, expected less than 2^63")
@@ -195,14 +187,10 @@ def typed(hint: Any, value: Any, name: str) -> Any:
 
 def _check_names(values: Any, known: list[str], where: str) -> None:
     if not isinstance(values, Mapping):
-        raise UserError(
-            f"{where or 'the configuration'} is {shortened(values)}, expected a group of settings"
-        )
+        raise UserError(f"{where or 'the configuration'} is {shortened(values)}, expected a group of settings")
     for name in values:
         if name not in known:
-            raise UserError(
-                unknown_name("setting", _dotted(where, str(name)), [_dotted(where, k) for k in known])
-            )
+            raise UserError(unknown_name("setting", _dotted(where, str(name)), [_dotted(where, k) for k in known]))
 
 
 def _dotted(where: str, name: str) -> str:
@@ -212,9 +200,7 @@ def _dotted(where: str, name: str) -> str:
 def check_seeds(seeds: Sequence[int]) -> None:
     """Raise UserError for no seeds, or negative ones."""
     if not seeds or min(seeds) < 0:
-        raise UserError(
-            f"seeds={','.join(map(str, seeds))}: expected integers of 0 or more, as in seeds=0,1,2"
-        )
+        raise UserError(f"seeds={','.join(map(str, seeds))}: expected integers of 0 or more, as in seeds=0,1,2")
 
 
 def no_secrets(name: str, address: str | None, instead: str) -> None:

@@ -197,9 +197,7 @@ def world_of(model: mujoco.MjModel, root: int | None = None) -> World:
             shapes.append(g)
             wide.append(found)
     # where nothing collides, a floor that is only drawn shows where the ground is
-    drawn = [
-        g for g in _static(model) if model.geom_type[g] == _PLANE and data.geom_xmat[g, 2::3] @ up > _FACES_UP
-    ]
+    drawn = [g for g in _static(model) if model.geom_type[g] == _PLANE and data.geom_xmat[g, 2::3] @ up > _FACES_UP]
     base = float(max(wide)[1]) if wide else max((float(data.geom_xpos[g] @ up) for g in drawn), default=0.0)
     others = _shapes(model, data, shapes, world)
     return replace(world, planes=np.array(planes).reshape(-1, 4), others=others, base=base)
@@ -292,9 +290,7 @@ def _shapes(
     model: mujoco.MjModel, data: mujoco.MjData, geoms: Sequence[int], world: World
 ) -> tuple[Boxes | Surface, ...]:
     """Return geoms as ground. Where many have other shapes than boxes, the boxes around them are the ground."""
-    fields = [
-        g for g in geoms if model.geom_type[g] == _HFIELD and data.geom_xmat[g, 2::3] @ world.up > 1 - 1e-6
-    ]
+    fields = [g for g in geoms if model.geom_type[g] == _HFIELD and data.geom_xmat[g, 2::3] @ world.up > 1 - 1e-6]
     odd = [g for g in geoms if model.geom_type[g] != _BOX and g not in fields]
     odd = odd if len(odd) <= _MOST_SAMPLED else []
     boxes = [g for g in geoms if g not in (*fields, *odd)]
@@ -340,6 +336,4 @@ def _ray(model: mujoco.MjModel, data: mujoco.MjData, geom: int, begin: np.ndarra
         return mujoco.mj_rayMesh(model, data, geom, begin, way)
     if kind == _HFIELD:
         return mujoco.mj_rayHfield(model, data, geom, begin, way)
-    return mujoco.mju_rayGeom(
-        data.geom_xpos[geom], data.geom_xmat[geom], model.geom_size[geom], begin, way, kind
-    )
+    return mujoco.mju_rayGeom(data.geom_xpos[geom], data.geom_xmat[geom], model.geom_size[geom], begin, way, kind)

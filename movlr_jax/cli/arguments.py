@@ -47,9 +47,7 @@ def read(words: Sequence[str]) -> argparse.Namespace:
         raise UserError(_unknown(unknown[0]))
     if given.multirun and (given.cfg or given.info):
         only = "--cfg" if given.cfg else "--info"
-        raise UserError(
-            f"{only} prints and runs nothing, so it does not go with --multirun; leave one of them out"
-        )
+        raise UserError(f"{only} prints and runs nothing, so it does not go with --multirun; leave one of them out")
     given.flags = [word for word in words if word not in given.overrides]
     return given
 
@@ -61,7 +59,5 @@ def _unknown(word: str) -> str:
         example = f"+{name}" if name == "task" else name
         return f"there is no option {word!r}; settings have no dashes, as in {example}=..."
     near = near_matches(flag, [*_SWITCHES, *_VALUED])
-    instead = (
-        f"did you mean {' or '.join(near)}?" if near else "give settings as name=value, --help lists them"
-    )
+    instead = f"did you mean {' or '.join(near)}?" if near else "give settings as name=value, --help lists them"
     return f"there is no option {word!r}; {instead}"

@@ -95,9 +95,7 @@ def show(rows: Sequence[MethodRow], task: Task, root: Path) -> None:
     for method, of in sorted(by_method(rows).items(), key=lambda item: _order(item[1])):
         for row in of:
             text = row.reason or row.models
-            notes.setdefault(text, []).append(
-                f"{method}, seed {row.seed}" if spread and row.reason else method
-            )
+            notes.setdefault(text, []).append(f"{method}, seed {row.seed}" if spread and row.reason else method)
         table.add_row(*_cells(method, of, bool(paid)))
     Console(stderr=True).print(table)
     for note, methods in notes.items():

@@ -167,9 +167,7 @@ def films() -> list[Check]:
     backend = renderer()
     without = "" if backend.name else "; searches run without films"
     return [
-        Check(
-            "renderer", True if backend.name else None, f"{backend.name or 'none'}: {backend.reason}{without}"
-        ),
+        Check("renderer", True if backend.name else None, f"{backend.name or 'none'}: {backend.reason}{without}"),
         *_guarded("ffmpeg", _ffmpeg),
     ]
 

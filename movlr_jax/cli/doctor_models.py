@@ -46,9 +46,7 @@ def check_models(arguments: Sequence[str], console: Console) -> int:
             result, status = _ready(client, status)
             calls, cost = archive.spent()
         price = _usd(client, cost, 6)
-        console.print(
-            f"{where}: {client.name}: {result}; {calls} call(s), {price}", markup=False, soft_wrap=True
-        )
+        console.print(f"{where}: {client.name}: {result}; {calls} call(s), {price}", markup=False, soft_wrap=True)
     return status
 
 
@@ -71,9 +69,7 @@ def check_judge(arguments: Sequence[str], console: Console) -> int:
     """Show known pairs to the configured judge in both orders; print accuracy, flip rate and cost. Return 0."""
     config = compose(_with_default(arguments, _TASK))
     if config.vlm.embedded:
-        raise UserError(
-            "vlm=metrics compares numbers and sees no films; give vlm=gemini or vlm=openai_compatible"
-        )
+        raise UserError("vlm=metrics compares numbers and sees no films; give vlm=gemini or vlm=openai_compatible")
     task = build_task(config.task.name, config.model, config.episode_s, config.task.settings)
     pairs = known_pairs(task)
     results, comparisons = [], []
@@ -95,9 +91,7 @@ def check_judge(arguments: Sequence[str], console: Console) -> int:
     )
     silent = sum(not preference.answered for *_, preference in results)
     if silent:
-        console.print(
-            f"{silent} of {len(results)} comparisons were not answered", style="red", soft_wrap=True
-        )
+        console.print(f"{silent} of {len(results)} comparisons were not answered", style="red", soft_wrap=True)
     at_most = config.comparisons or 4 * (config.candidates + 1)
     price = _usd(client, at_most * cost / max(calls, 1), 2)
     console.print(
@@ -130,9 +124,7 @@ def judge_pair(
     clips = {a.name: pair.good, b.name: pair.bad or pair.good}
     judge = ModelJudge(client, MotionMedia(model.shown, archive, lambda e: clips[e.name]))
     # the success of the task is not that of the pair
-    pair_task = dataclasses.replace(
-        task, description=pair.description, focus="", success="", episode_s=SECONDS
-    )
+    pair_task = dataclasses.replace(task, description=pair.description, focus="", success="", episode_s=SECONDS)
     # with one film shown twice, both orders are the same question, so the second order needs another sample number
     preferences = judge.compare_all(pair_task, [(a, b), (b, a)], [0, 0 if pair.bad else 1])
     expected = ("first", "second") if pair.bad else ("tie", "tie")

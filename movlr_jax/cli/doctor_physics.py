@@ -59,9 +59,7 @@ def _time_steps(task: Task) -> list[str]:
     ]
     if apart[_STEP] > _CLOSE_DEG:
         finer = max((step for step, angle in apart.items() if angle <= _CLOSE_DEG), default=_FINE)
-        lines.append(
-            f"plans with the default step would be misled: set optimizer.plan_dt={finer:g} for this model"
-        )
+        lines.append(f"plans with the default step would be misled: set optimizer.plan_dt={finer:g} for this model")
     return lines
 
 

@@ -33,9 +33,7 @@ def check_votes(run_dir: Path, console: Console) -> int:
     with Archive.open(run_dir, write=False) as archive:
         votes, run = votes_of(archive.calls()), read_run(archive)
     if not votes:
-        raise UserError(
-            f"{run_dir} has no votes of people; give movlr-jax vote {run_dir}, or search with vlm=person"
-        )
+        raise UserError(f"{run_dir} has no votes of people; give movlr-jax vote {run_dir}, or search with vlm=person")
     judges: dict[str, Verdicts] = {}
     judge = str((run.about.get("backends") or {}).get("judge") or "")
     if judge and not judge.startswith((PROVIDER, METRICS)):  # else the votes, or the column of the metrics
@@ -78,8 +76,6 @@ def _print(pairs: list[JudgedPair], judges: list[str], console: Console) -> None
         for judge in judges:
             said = pair.verdicts.get(judge, "not asked")
             agrees = said == pair.people
-            cells.append(
-                Text(said or "tie", "green" if agrees else "red" if judge in pair.verdicts else "dim")
-            )
+            cells.append(Text(said or "tie", "green" if agrees else "red" if judge in pair.verdicts else "dim"))
         table.add_row(Text(f"{a} {b}"), *cells)
     console.print(table)

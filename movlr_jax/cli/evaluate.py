@@ -26,9 +26,7 @@ def evaluate(config: Config, job: int | None = None) -> int:
     from movlr_jax.sandbox.warm import start_ahead
 
     if config.resume:
-        raise UserError(
-            f"resume continues a search; to evaluate its best program, give reward={config.resume}"
-        )
+        raise UserError(f"resume continues a search; to evaluate its best program, give reward={config.resume}")
     if config.tracker.name != "none":
         raise UserError(
             f"tracker={config.tracker.name} is not used: only a search is shown in a tracker; give tracker=none"

@@ -23,9 +23,7 @@ def end_at_once(*_: object) -> NoReturn:
     os._exit(INTERRUPTED)
 
 
-def run_one(
-    command: Callable[[Any], int], given: Any, on_error: Callable[[str], object] = lambda text: None
-) -> int:
+def run_one(command: Callable[[Any], int], given: Any, on_error: Callable[[str], object] = lambda text: None) -> int:
     """Run `command(given)`. Print a user error and pass its text to `on_error`. Return the exit status."""
     from movlr_jax._util.progress import interruptible
 

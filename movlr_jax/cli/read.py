@@ -28,9 +28,7 @@ def read(arguments: list[str]) -> int:
     words = [argument for argument in arguments if "=" not in argument]
     settings = [argument for argument in arguments if "=" in argument]
     if len(words) != 1:
-        raise UserError(
-            'give one sentence in quotes, as in movlr-jax read "walk forward 2 m" model=robot.xml'
-        )
+        raise UserError('give one sentence in quotes, as in movlr-jax read "walk forward 2 m" model=robot.xml')
     return show_reading(words[0], settings)
 
 

@@ -102,9 +102,7 @@ def sweep(command: Callable[[Any], int], given: argparse.Namespace) -> int:
 
     mine, others = _with_folder(*_of_hydra(given.overrides))
     with hydra_at_conf(), _sentences(mine):
-        hydra = hydra_compose(
-            "config", [*search_path(given.config_dir), *mine], return_hydra_config=True
-        ).hydra
+        hydra = hydra_compose("config", [*search_path(given.config_dir), *mine], return_hydra_config=True).hydra
         folder = Path(str(hydra.sweep.dir)).absolute()
         launcher = str(hydra.runtime.choices["hydra/launcher"])
     count = None
@@ -148,9 +146,7 @@ def _hydra_main(task: Callable[[Any], Any], words: Sequence[str]) -> None:
 
     store_defaults()
     GlobalHydra.instance().clear()
-    run = main(version_base="1.3", config_path=str(resource_dir("conf").resolve()), config_name="config")(
-        task
-    )
+    run = main(version_base="1.3", config_path=str(resource_dir("conf").resolve()), config_name="config")(task)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors are raised, not printed
     log = logging.getLogger()  # Hydra prints --info by logging
     before = sys.argv, log.handlers, log.level
@@ -218,7 +214,5 @@ def _sentences(overrides: Sequence[str]) -> Iterator[None]:
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         sentence = hydra_sentence(error, overrides)
         if sentence.startswith(("there is no hydra/launcher", "there is no hydra/sweeper")):
-            sentence += (
-                "; joblib and submitit_* need pip install 'movlr-jax[sweep]', others a package of their own"
-            )
+            sentence += "; joblib and submitit_* need pip install 'movlr-jax[sweep]', others a package of their own"
         raise UserError(sentence) from None

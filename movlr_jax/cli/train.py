@@ -67,9 +67,7 @@ def train(words: Sequence[str]) -> int:
     if not own.recipe:
         raise UserError("train needs a recipe, as in movlr-jax train +recipe=flat_walk_legs")
     check_ranges(own)
-    result = engine.train(
-        read_recipe(own.recipe), settings, seed=own.seed, starts=own.starts, root=own.run_dir
-    )
+    result = engine.train(read_recipe(own.recipe), settings, seed=own.seed, starts=own.starts, root=own.run_dir)
     if "episodes" in result:
         print("\n".join(table(result["episodes"])), file=sys.stderr, flush=True)
     print(json.dumps(result), flush=True)
@@ -84,8 +82,7 @@ def table(episodes: Sequence[Mapping[str, float]]) -> list[str]:
     rows = [(str(e.get("start", i)), e, 0) for i, e in enumerate(episodes)]
     for label, row, least in [*rows, ("mean", means, _MEAN_DIGITS)]:
         cells = [
-            f"{row[n]:>20.{max(digits, least)}f}" if n in row else f"{'-':>20}"
-            for n, (_, digits) in shown.items()
+            f"{row[n]:>20.{max(digits, least)}f}" if n in row else f"{'-':>20}" for n, (_, digits) in shown.items()
         ]
         lines.append("".join([f"{label:>6}", *cells]))
     return lines

@@ -38,9 +38,7 @@ SHOWN = (  # metrics shown in the table, if present
     "object_orientation_error_rad",
 )
 
-_REFUSED: Mapping[str, str] = dict.fromkeys(
-    ("task", "seed", "resume"), "transfer takes from=, to= and seeds="
-)
+_REFUSED: Mapping[str, str] = dict.fromkeys(("task", "seed", "resume"), "transfer takes from=, to= and seeds=")
 
 
 @dataclass(frozen=True)

@@ -96,9 +96,7 @@ class RunQuestions:
         shown, (first, second) = self._shown.get(rater, ("", ("", "")))
         if shown != question:
             raise UserError("this pair is no longer shown to you; here is the next one")
-        key = self._log(
-            rater, "judge", f"{first} {second}", Vote("", rater, first, second, winner, reason).answer
-        )
+        key = self._log(rater, "judge", f"{first} {second}", Vote("", rater, first, second, winner, reason).answer)
         self.votes.append(Vote(key, rater, first, second, winner, reason))
         del self._shown[rater]
         self.record()
@@ -123,9 +121,7 @@ class RunQuestions:
             self._archive.forget(KIND, -1)
             return
         ranking = self.standing.ranking
-        votes = [
-            {n: getattr(v, n) for n in ("first", "second", "winner", "reason", "rater")} for v in self.votes
-        ]
+        votes = [{n: getattr(v, n) for n in ("first", "second", "winner", "reason", "rater")} for v in self.votes]
         kept = {"names": list(self._names), "best": ranking.order[0]} | {
             key: [
                 None if name in ranking.unranked else float(v)
@@ -133,9 +129,7 @@ class RunQuestions:
             ]
             for key in ("strengths", "deviation", "p_best")
         }
-        self._archive.record(
-            KIND, {**kept, "comparisons": votes, "agreement": people(self.votes)["agreement"]}
-        )
+        self._archive.record(KIND, {**kept, "comparisons": votes, "agreement": people(self.votes)["agreement"]})
 
     def results(self) -> dict[str, Any]:
         """Return the ranking by people next to the judge's."""

@@ -41,9 +41,7 @@ def read_words(
     return kind(**given), others
 
 
-def read_words_after(
-    what: str, example: str, kind: type[_Own], words: Sequence[str]
-) -> tuple[Path, _Own, list[str]]:
+def read_words_after(what: str, example: str, kind: type[_Own], words: Sequence[str]) -> tuple[Path, _Own, list[str]]:
     """Return the path that the words of a command begin with, and what `read_words` returns of the others.
 
     what: names the path in an error. example: the command with a path. Raises UserError.
@@ -98,9 +96,7 @@ class EpisodeWords:
 _Episodes = TypeVar("_Episodes", bound=EpisodeWords)
 
 
-def read_episodes(
-    example: str, kind: type[_Episodes], words: Sequence[str]
-) -> tuple[EpisodeRequest, _Episodes]:
+def read_episodes(example: str, kind: type[_Episodes], words: Sequence[str]) -> tuple[EpisodeRequest, _Episodes]:
     """Return the episodes that the words of a command name, and its settings. Raises UserError."""
     source, own, settings = read_words_after("run directory or trajectory", example, kind, words)
     return EpisodeRequest(source, own.out, own.candidate, own.trust, settings), own

@@ -186,9 +186,7 @@ def _check_task(words: Sequence[str]) -> None:
         if name_of(word) != "task" or not ("/" in name or Path(name).suffix):
             continue
         if Path(name).suffix == ".xml":
-            raise UserError(
-                f'there is no task {name!r}; to move a model, give model={name} with instruction="..."'
-            )
+            raise UserError(f'there is no task {name!r}; to move a model, give model={name} with instruction="..."')
         raise UserError(f"there is no task {name!r}; a task of your own is a .py file (docs/write_a_task.md)")
 
 
@@ -221,9 +219,7 @@ def hydra_sentence(error: Exception, overrides: Sequence[str]) -> str:
     if missing := re.search(r"Could not find '(.+)/([^/']*)'", text):
         found = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
         group = missing[1]
-        return unknown_name(
-            group, missing[2], [n for n in found if n != FILE_TASK and not n.endswith("_schema")]
-        )
+        return unknown_name(group, missing[2], [n for n in found if n != FILE_TASK and not n.endswith("_schema")])
     unknown = re.search(r"Could not override '([^']*)'|Key '([^']*)' is not in struct", text)
     if unknown:
         name = unknown[1] or unknown[2]

@@ -50,9 +50,7 @@ class Method:
         0.0, "s, descriptors: time between frames shown instead of the film; 0: as set in vlm.media", least=0
     )
     watches: bool = setting(False, "true: the vision model also writes the programs")
-    directions: bool = setting(
-        True, "programs that are written together get different directions in their requests"
-    )
+    directions: bool = setting(True, "programs that are written together get different directions in their requests")
     mjcf: bool = setting(False, "requests for programs contain an excerpt of the model as MJCF")
     final_training: float = setting(
         1.0, "final training of the winner, in multiples of a candidate's steps; 1: none", least=1
@@ -63,9 +61,7 @@ class Method:
         above=0,
         most=1,
     )
-    weights: tuple[float, float] | None = setting(
-        None, "range of the weights that a model may write; null: any"
-    )
+    weights: tuple[float, float] | None = setting(None, "range of the weights that a model may write; null: any")
 
     def check(self, where: str) -> None:
         if self.weights and not self.weights[0] < self.weights[1] > 0:
@@ -146,9 +142,7 @@ METHODS: Registry[MethodEntry] = Registry(
             # the hand-written reward of the task, without proposals
             MethodEntry(_HUMAN, {"candidates": 1, "generations": 1}),
             # RL-Base of MotionVL's comparison: the hand-written reward, trained as long as the winners of the others
-            MethodEntry(
-                replace(_HUMAN, name="rl_base", final_training=3.33), {"candidates": 1, "generations": 1}
-            ),
+            MethodEntry(replace(_HUMAN, name="rl_base", final_training=3.33), {"candidates": 1, "generations": 1}),
         )
     },
 )

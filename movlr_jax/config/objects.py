@@ -33,15 +33,11 @@ def with_parts(config: Config, parts: Mapping[str, Any]) -> Config:
         if name in _OF_OPTIMIZER:
             kind, field = _OF_OPTIMIZER[name]
             if field not in {f.name for f in dataclasses.fields(optimizer)}:
-                raise UserError(
-                    f"{name}= has no effect with optimizer={optimizer.name}; leave one of them out"
-                )
+                raise UserError(f"{name}= has no effect with optimizer={optimizer.name}; leave one of them out")
             optimizer = dataclasses.replace(optimizer, **{field: _checked(name, made, kind)})
         elif name in _ROLES:
             if not callable(getattr(made, _ROLES[name], None)) or isinstance(made, type):
-                raise UserError(
-                    f"{name}={made!r:.80} has no method {_ROLES[name]}; give an object that has it"
-                )
+                raise UserError(f"{name}={made!r:.80} has no method {_ROLES[name]}; give an object that has it")
             roles[name] = made
     return check(dataclasses.replace(config, optimizer=optimizer, **roles)) if parts else config
 

@@ -105,9 +105,7 @@ def for_hydra(overrides: Sequence[str]) -> list[str]:
         tasks = [unquoted(choice.partition("=")[2].strip()) for choice in _choices(override)]
         files = [task for task in tasks if task.endswith(".py")]
         if files and files != tasks:
-            raise UserError(
-                f"task={value}: a sweep is over names of tasks or over files; start one for each kind"
-            )
+            raise UserError(f"task={value}: a sweep is over names of tasks or over files; start one for each kind")
         result += [f"task={FILE_TASK}", f"file={value}"] if files else [f"task={value}"]
     for setting, tasks in (("file", (FILE_TASK,)), ("env", tuple(ENVIRONMENTS))):
         given = next((o.lstrip("+") for o in result if name_of(o) == setting), None)

@@ -88,9 +88,7 @@ def read_recipe(name: str, extending: Sequence[str] = ()) -> Recipe:
             raise
         raise UserError(f"recipe={extending[-1]} extends {name}: {error}") from None
     if not isinstance(stages := values.get("stages"), list) or not stages:
-        raise UserError(
-            f"recipe={name} must contain settings: {{...}} and a list of stages: [{{name: ..., ...}}]"
-        )
+        raise UserError(f"recipe={name} must contain settings: {{...}} and a list of stages: [{{name: ..., ...}}]")
     made = []
     for number, stage in enumerate(stages):
         given = {"name": f"{number}"} | (dict(stage) if isinstance(stage, Mapping) else {})

@@ -65,9 +65,7 @@ def recorded(overrides: Sequence[str], parts: Sequence[str]) -> Config | None:
     else:
         return None
     if kind == "replay" and task:
-        raise UserError(
-            f"replay={given[kind]} takes the task from the recording; leave out task={given['task']}"
-        )
+        raise UserError(f"replay={given[kind]} takes the task from the recording; leave out task={given['task']}")
     run = Path(unquoted(given[kind]))
     record = _Record(run, kind, _read(run))
     given = _with_places(record, given)
@@ -95,9 +93,7 @@ def _read(run: Path) -> dict[str, Any]:
     except ValueError as error:
         raise _broken(run, first_line(error)) from None
     if not isinstance(values, dict):
-        raise _broken(
-            run, "it is empty" if values is None else f"it is {shortened(values)}, expected settings"
-        )
+        raise _broken(run, "it is empty" if values is None else f"it is {shortened(values)}, expected settings")
     return values
 
 
@@ -107,9 +103,7 @@ def _with_places(record: _Record, given: Mapping[str, str]) -> dict[str, str]:
     name = _group(values, "task").get("name")
     if task := unquoted(left.pop("task", "")):
         if name != FILE_TASK:
-            raise UserError(
-                f"{record.run} is a search of another task, which is not a file; leave out +task={task}"
-            )
+            raise UserError(f"{record.run} is a search of another task, which is not a file; leave out +task={task}")
         settings = {**_group(values["task"], "settings"), "file": str(Path(task).expanduser().resolve())}
         values["task"] = {"name": FILE_TASK, "settings": settings}
         record.own += ["task.settings.file", "content of task.settings.file"]
@@ -170,9 +164,7 @@ def _group(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _broken(run: Path, why: str) -> UserError:
     """Return the error about a config.yaml that cannot be used."""
     changed = "it was changed after the search wrote it; " if _changed(run) else ""
-    return UserError(
-        f"{run / SETTINGS} is broken ({why}); {changed}restore it from a copy, or start a new search"
-    )
+    return UserError(f"{run / SETTINGS} is broken ({why}); {changed}restore it from a copy, or start a new search")
 
 
 def _changed(run: Path) -> bool:

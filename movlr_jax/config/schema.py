@@ -203,9 +203,7 @@ class Config(ResultsConfig, RolesConfig, SearchConfig, MotionConfig):
                 "leave it out"
             )
         if method.start == "human" and (self.candidates, self.generations) != (1, 1):
-            raise UserError(
-                f"method={method.name} evaluates one program once; leave candidates and generations at 1"
-            )
+            raise UserError(f"method={method.name} evaluates one program once; leave candidates and generations at 1")
         if self.instruction and method.start in ("human", "canonical"):
             raise UserError(
                 f"method={method.name} needs a hand-written reward, which an instruction has not; use another "

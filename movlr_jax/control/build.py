@@ -41,9 +41,7 @@ __all__ = [
 _FINER = 0.5  # share of the simulation step below which a time step of a model file is told
 _WORLD_SEED = 0  # of the worlds of plans
 # of the worlds of plans, for tasks without ranges of their own
-_PLAN_RANGES = Ranges(
-    friction=(0.6, 1.3), gains=(0.9, 1.1), joint_friction=(0.0, 0.1), latency_s=(0.0, 0.008)
-)
+_PLAN_RANGES = Ranges(friction=(0.6, 1.3), gains=(0.9, 1.1), joint_friction=(0.0, 0.1), latency_s=(0.0, 0.008))
 
 
 def build_optimizer(

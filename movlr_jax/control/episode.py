@@ -41,9 +41,7 @@ def play(
         if task.perturb:
             state = task.perturb(state, every * loop.physics.ctrl_dt)
         now, count = loop.params(state, params_keys), min(every, steps - t)
-        segment = loop.physics.rollout(
-            state, loop.policy, now, steps=count, key=act_key, candidates=candidates
-        )
+        segment = loop.physics.rollout(state, loop.policy, now, steps=count, key=act_key, candidates=candidates)
         segments.append(segment)
         state = segment.final
         if progress:
@@ -64,11 +62,7 @@ def split(key: jax.Array, n: int) -> tuple[jax.Array, ...]:
 
 def fold_in(key: jax.Array, number: int) -> jax.Array:
     """Return `jax.random.fold_in` of one key, or of each of the keys [E] of E trials."""
-    return (
-        jax.vmap(lambda one: jax.random.fold_in(one, number))(key)
-        if key.ndim
-        else jax.random.fold_in(key, number)
-    )
+    return jax.vmap(lambda one: jax.random.fold_in(one, number))(key) if key.ndim else jax.random.fold_in(key, number)
 
 
 def by_candidate(x: Array, k: int) -> Any:

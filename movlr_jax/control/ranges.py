@@ -9,9 +9,7 @@ from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.errors import UserError
 
 
-def control_ranges(
-    model: mujoco.MjModel, whose: str = "a trained policy acts"
-) -> tuple[np.ndarray, np.ndarray]:
+def control_ranges(model: mujoco.MjModel, whose: str = "a trained policy acts") -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and upper limits [nu] of the controls; a disabled actuator has one control, the nearest to 0.
 
     Raises UserError if an actuator has no limits.

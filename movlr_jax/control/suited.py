@@ -16,9 +16,7 @@ from movlr_jax.models.motors import of_joints, targetable
 from movlr_jax.tasks import Task
 
 M = TypeVar("M", bound=MppiSettings)
-_FALLS = (
-    2.4  # horizon of a body on its feet, in times sqrt(h / g) of a pendulum as high as its centre of mass
-)
+_FALLS = 2.4  # horizon of a body on its feet, in times sqrt(h / g) of a pendulum as high as its centre of mass
 _HORIZONS = (0.3, 0.7)  # s
 _FREE_S, _FREE_KNOTS = 0.64, 6  # of other bodies; a shorter horizon ends before a hopping body lands
 _KNOT_S = 0.13  # s between knots of joint targets, at which limbs can follow

@@ -56,9 +56,7 @@ class EpisodeRequest:
         with Archive.open(source, write=False) as archive:
             run = read_run(archive)
             if self.candidate == BEST and run.best is None:
-                raise UserError(
-                    f"{source} has no best program yet: no generation is ranked; give candidate=all"
-                )
+                raise UserError(f"{source} has no best program yet: no generation is ranked; give candidate=all")
             ran = {name: c for name, c in run.candidates.items() if not c.failed}
             wanted = [run.best.name] if self.candidate == BEST and run.best else [self.candidate]
             for name in ran if self.candidate == ALL else wanted:
@@ -91,8 +89,4 @@ class EpisodeRequest:
 def _run_of(trajectory: Path) -> Path | None:
     """Return the run directory of the trajectory of a candidate, as RUN/gen_00/k00.npz, else None."""
     run = trajectory.resolve().parent.parent
-    return (
-        run
-        if trajectory.resolve().parent.name.startswith("gen_") and (run / "config.yaml").exists()
-        else None
-    )
+    return run if trajectory.resolve().parent.name.startswith("gen_") and (run / "config.yaml").exists() else None

@@ -66,9 +66,7 @@ class EvaluationSetup:
 
     def digest(self, seed: int) -> str:
         """Return a hash of task, settings and policies, without the reward and what does not affect the result."""
-        relevant = dataclasses.replace(
-            self.config, seed=seed, run_dir=None, films=False, preview=False, reward=""
-        )
+        relevant = dataclasses.replace(self.config, seed=seed, run_dir=None, films=False, preview=False, reward="")
         given = repr((plain(relevant), task_file(relevant))).encode() + fingerprint(self.task)
         given += "".join(relevant.optimizer.file_hashes()).encode()
         return hashlib.sha256(given).hexdigest()[:12]
@@ -115,9 +113,7 @@ def prepared(
     try:
         with reporter.stage("vet"):
             verdict = sandbox.vet(source)
-            human = (
-                sandbox.vet(task.human_reward).program if compare and source != task.human_reward else None
-            )
+            human = sandbox.vet(task.human_reward).program if compare and source != task.human_reward else None
     finally:
         sandbox.close()
     if not verdict.accepted:
@@ -151,9 +147,7 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
     outcome, claim = middle(setup.task, trials), claim_of(setup.task.motion, trials)
     if len(trials) > 1:
         for trial in trials:
-            reporter.say(
-                f"  seed {trial.seed}: {trial.reason or verdict(setup.task.motion, dict(trial.metrics))}"
-            )
+            reporter.say(f"  seed {trial.seed}: {trial.reason or verdict(setup.task.motion, dict(trial.metrics))}")
         reporter.say(f"{setup.origin} from {claim.n} starts: {claim.text(interval=True)}")
     result: dict[str, Any] = {
         "task": setup.task.name,

@@ -67,9 +67,7 @@ def export_policy(config: Config, out: Path | None = None) -> Iterator[Path]:
     graph; None for one in the current folder with the name of the policy.
     """
     if not isinstance(config.optimizer, PpoSettings):
-        raise UserError(
-            f"optimizer={config.optimizer.name} trains no policy; give optimizer=ppo or optimizer=dynsyn"
-        )
+        raise UserError(f"optimizer={config.optimizer.name} trains no policy; give optimizer=ppo or optimizer=dynsyn")
     out = out or Path(Path(config.optimizer.ppo.init).name).with_suffix(".onnx")
     if out.suffix != ".onnx":
         raise UserError(f"out={out}: a policy is written to one file, whose name ends in .onnx")
@@ -97,9 +95,7 @@ def settings_of_policy(policy: str, recipe: str, settings: Sequence[str], trust:
         made = read_recipe(recipe)
         file = Path(policy) if policy else _trained(made.name)
         if not policy and not file.is_file():
-            raise UserError(
-                f"there is no policy {file} of recipe {recipe} yet; train it, or give policy=FILE.npz"
-            )
+            raise UserError(f"there is no policy {file} of recipe {recipe} yet; train it, or give policy=FILE.npz")
         return compose([*made.evaluation(file, settings), *_UNTRAINED])
     if with_task:
         chosen = () if any(word.startswith("optimizer=") for word in settings) else ("optimizer=ppo",)

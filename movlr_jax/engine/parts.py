@@ -82,9 +82,7 @@ def build_context(
     )
 
 
-def resize(
-    context: SearchContext, samples: int, keep: bool, make: Callable[[Config], Callable[[], Any]]
-) -> None:
+def resize(context: SearchContext, samples: int, keep: bool, make: Callable[[Config], Callable[[], Any]]) -> None:
     """Plan with another number of samples from now on, and record it if it is to be kept.
 
     make: returns what builds parts in a worker.

@@ -27,9 +27,7 @@ def program_text(path: Path, most: int = _PROGRAM_BYTES) -> str:
     with path.open(encoding="utf-8-sig") as file:
         text = file.read(most + 1)
     if len(text) > most:
-        raise UserError(
-            f"{path} has more than {most:,} characters, so it is no reward program; give another file"
-        )
+        raise UserError(f"{path} has more than {most:,} characters, so it is no reward program; give another file")
     return text
 
 
@@ -43,9 +41,7 @@ def reward_source(reward: str, task: Task) -> tuple[str, str]:
             return program_text(path), str(path)
         data = read_inside(path, "best.py", _PROGRAM_BYTES)
         if data is None:
-            raise UserError(
-                f"{reward} has no best.py: it is not a run directory, or no generation has finished"
-            )
+            raise UserError(f"{reward} has no best.py: it is not a run directory, or no generation has finished")
         return data.decode("utf-8-sig"), str(path / "best.py")
 
 
@@ -116,7 +112,5 @@ def _line(path: Path, number: int, line: str) -> tuple[str, str]:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         source, name = None, ""
     if not isinstance(source, str):
-        raise UserError(
-            f'{path}, line {number}: expected an object like {{"name": ..., "code": "WEIGHTS = ..."}}'
-        )
+        raise UserError(f'{path}, line {number}: expected an object like {{"name": ..., "code": "WEIGHTS = ..."}}')
     return name, source

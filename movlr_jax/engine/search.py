@@ -82,9 +82,7 @@ def run_search(config: Config, task: Task | None = None) -> tuple[Path, Outcome]
         return archive.root, "finished" if judged else "unjudged"
     except BudgetSpent as spent:
         ended = "interrupted"
-        reporter.say(
-            f"{spent}. Finished work is saved; continue with {resuming(archive.root)} and a larger budget"
-        )
+        reporter.say(f"{spent}. Finished work is saved; continue with {resuming(archive.root)} and a larger budget")
         return archive.root, "budget spent"
     except KeyboardInterrupt:
         ended = "interrupted"

@@ -75,8 +75,6 @@ def _range(setting: str, value: Any) -> Range:
         if low is None or high is None:
             raise UserError(f"{setting}: it needs low and high, or choices")
         if low >= high or (found.log and low <= 0):
-            raise UserError(
-                f"{setting}: low={low:g} must be less than high={high:g}, and more than 0 with log: true"
-            )
+            raise UserError(f"{setting}: low={low:g} must be less than high={high:g}, and more than 0 with log: true")
         found = Range(low, high, found.log)  # keep integers, which from_mapping converts to floats
     return found

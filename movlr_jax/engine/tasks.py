@@ -32,9 +32,7 @@ def task_of(config: Config) -> Task:
             "model=FILE, where it is now"
         )
     prepare_physics(config.physics)
-    task = build_task(
-        config.task.name, config.model, config.episode_s, config.task.settings, config.instruction
-    )
+    task = build_task(config.task.name, config.model, config.episode_s, config.task.settings, config.instruction)
     return adapted(task, config)
 
 

@@ -135,12 +135,8 @@ def _same_settings(folder: Path, config: Config, contents: Mapping[str, str]) ->
     if path.exists() and begun:
         recorded |= json.loads(kept.read_text()) if kept.exists() else {}
         ours, then = (flat(yaml.safe_load(t)) for t in (text, path.read_text(encoding="utf-8")))
-        changed = changes(ours, then) + [
-            f"{name} is no longer given" for name in sorted(then.keys() - ours.keys())
-        ]
-        changed += [
-            f"the content of {name} has changed" for name in contents if contents[name] != recorded[name]
-        ]
+        changed = changes(ours, then) + [f"{name} is no longer given" for name in sorted(then.keys() - ours.keys())]
+        changed += [f"the content of {name} has changed" for name in contents if contents[name] != recorded[name]]
         if changed:
             raise UserError(
                 f"{folder} was trained with other settings: {'; '.join(changed)}; give another run_dir, or remove "
@@ -167,9 +163,7 @@ def _run(config: Config, folder: Path, key: jax.Array, reporter: Reporter) -> No
 
 def _trainer(setup: EvaluationSetup) -> PpoTrainer:
     if not isinstance(setup.optimizer, PpoTrainer):
-        raise UserError(
-            f"optimizer={setup.config.optimizer.name} trains nothing; a recipe needs optimizer: ppo"
-        )
+        raise UserError(f"optimizer={setup.config.optimizer.name} trains nothing; a recipe needs optimizer: ppo")
     return setup.optimizer
 
 
@@ -208,9 +202,7 @@ def draw_curves(root: Path) -> None:
         upper.plot(steps, curve["reward"], color="tab:blue", label=None if done else "the reward itself")
         if human := curve.get("human_reward"):
             # shorter if the first part was trained before it was recorded
-            upper.plot(
-                steps[-len(human) :], human, color="tab:gray", label=None if done else "hand-written reward"
-            )
+            upper.plot(steps[-len(human) :], human, color="tab:gray", label=None if done else "hand-written reward")
         for name in terms:
             if values := curve["terms"].get(name):
                 lower.plot(steps, values, color=colours[name], label=None if name in named else name)

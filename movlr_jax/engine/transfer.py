@@ -224,13 +224,9 @@ def markdown(rows: Sequence[TransferRow]) -> str:
     lines = [heads, ["---"] * len(heads)]
     for row in rows:
         results = {int(m["seed"]): summary(m) for m in row.each}
-        cells = (
-            [results.get(n, "-") for n in seeds] if results else [row.reason or "-", *[""] * (len(seeds) - 1)]
-        )
+        cells = [results.get(n, "-") for n in seeds] if results else [row.reason or "-", *[""] * (len(seeds) - 1)]
         optimizer = " ".join([row.optimizer, *(s for s in row.settings if not s.startswith("optimizer="))])
-        lines.append(
-            [row.role, row.task, row.model, optimizer, row.engine, Path(row.reward).name, *cells, row.paper]
-        )
+        lines.append([row.role, row.task, row.model, optimizer, row.engine, Path(row.reward).name, *cells, row.paper])
     table = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
     installed = versions()
     return (

@@ -114,9 +114,7 @@ def tune(plan: StudySettings) -> dict[str, Any]:
             study.enqueue_trial(defaults)
         left = plan.trials - len(_ended(study))
         if left <= 0:
-            reporter.say(
-                f"{plan.root} already has {plan.trials} trials; give a larger trials=... to run more"
-            )
+            reporter.say(f"{plan.root} already has {plan.trials} trials; give a larger trials=... to run more")
         try:
             study.optimize(objective, n_trials=max(left, 0))
         finally:
@@ -170,9 +168,7 @@ def _study(plan: StudySettings, origin: str, program: RewardProgram) -> optuna.S
     for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     # a new seed, so that a continued study does not repeat its earlier samples
-    study.sampler = optuna.samplers.TPESampler(
-        seed=plan.config.seed + 1000 * len(study.trials), multivariate=True
-    )
+    study.sampler = optuna.samplers.TPESampler(seed=plan.config.seed + 1000 * len(study.trials), multivariate=True)
     study.pruner = optuna.pruners.MedianPruner(n_startup_trials=FIRST)
     return study
 

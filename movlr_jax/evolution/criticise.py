@@ -66,9 +66,7 @@ def satisfied(
     least, alignment = context.config.method.stop_alignment, best.description.get("alignment")
     if least is None or alignment is None or alignment < least or fault(best)[0]:
         return ""
-    return (
-        f"{best.name} reaches an alignment of {alignment:g} with the task (method.stop_alignment={least:g})"
-    )
+    return f"{best.name} reaches an alignment of {alignment:g} with the task (method.stop_alignment={least:g})"
 
 
 def in_a_line(context: SearchContext, best: Evaluation, trials: Sequence[Trial]) -> str:

@@ -229,9 +229,7 @@ def make_probe(task: Task, physics: Physics, seed: int, rows: int = 8, steps: in
     """Return states for vetting: rollouts of random constant controls from start states of the task."""
     rng = np.random.default_rng(seed)
     start = physics.start(*task.start(rng, rows))
-    low, high = np.where(
-        task.model.actuator_ctrllimited[:, None], task.model.actuator_ctrlrange, [-1.0, 1.0]
-    ).T
+    low, high = np.where(task.model.actuator_ctrllimited[:, None], task.model.actuator_ctrlrange, [-1.0, 1.0]).T
     controls = rng.uniform(low, high, (rows, task.model.nu)).astype(np.float32)
     rollout = physics.rollout(start, _hold, controls, steps=steps, key=jax.random.key(seed))
     states, actions, initial = jax.tree.map(np.asarray, (rollout.steps, rollout.actions, start.step))

@@ -42,9 +42,7 @@ def film_candidates(
     return [_filmed(context, candidate) for candidate in candidates]
 
 
-def _recorded(
-    context: SearchContext, program: Program, verdict: Verdict, trials: Sequence[Trial]
-) -> Evaluation:
+def _recorded(context: SearchContext, program: Program, verdict: Verdict, trials: Sequence[Trial]) -> Evaluation:
     """Record a candidate with its program, and with the trial that stands for it. Return its evaluation."""
     archive, g, k = context.archive, program.generation, program.candidate
     data = archive.get("evaluated", g, k)
@@ -145,9 +143,7 @@ def film_trial(context: SearchContext, name: str, trial: Trial) -> None:
         return
     with context.journal.timed("film"), context.reporter.stage(f"film {name}, fresh trial") as tick:
         states = context.archive.read(f"{trial.stem}.npz")
-        made = film(
-            clip_of(context.task, states, caption(context, f"{name}, fresh trial", trial)), PREVIEW, tick
-        )
+        made = film(clip_of(context.task, states, caption(context, f"{name}, fresh trial", trial)), PREVIEW, tick)
         store(context.archive.put, path, made)
 
 
@@ -188,11 +184,7 @@ def clip_of(task: Task, states: bytes, caption: Caption) -> Clip:
         steps = len(arrays["time"])
         for name, shape in (("time", (steps,)), ("qpos", (steps, model.nq)), ("act", (steps, model.na))):
             if not steps or arrays[name].shape != shape or arrays[name].dtype.kind not in "fiu":
-                raise ValueError(
-                    f"{name} is {arrays[name].shape} {arrays[name].dtype}, expected {shape} numbers"
-                )
+                raise ValueError(f"{name} is {arrays[name].shape} {arrays[name].dtype}, expected {shape} numbers")
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"cannot film: the trajectory cannot be read ({error}); resume with films=false"
-        ) from None
+        raise UserError(f"cannot film: the trajectory cannot be read ({error}); resume with films=false") from None
     return Clip(task, arrays["qpos"], arrays["time"], caption, act=arrays["act"])

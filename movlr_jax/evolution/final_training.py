@@ -38,9 +38,7 @@ def run_final_training(context: SearchContext, best: Evaluation) -> FinalTrainin
     settings = config.optimizer
     assert isinstance(settings, PpoSettings)
     longer = replace(settings.ppo, env_steps=round(config.method.final_training * settings.ppo.env_steps))
-    optimizer = build_optimizer(
-        replace(settings, ppo=longer), context.task, config.physics, context.reporter.say
-    )
+    optimizer = build_optimizer(replace(settings, ppo=longer), context.task, config.physics, context.reporter.say)
     verdict = vet_one(context, best.source)
     with context.reporter.stage(f"final training of {best.name}") as tick:
         ((trial,),) = evaluate(optimizer, context.task, [verdict], [config.seed], tick, archive.root / STEM)

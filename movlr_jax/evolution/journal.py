@@ -80,6 +80,4 @@ class Journal:
     def rankings(self, before: int | None = None) -> list[tuple[int, Ranking]]:
         """Return the recorded rankings, or those of the generations before one, with their generations."""
         events = self.archive.events("ranked")
-        return [
-            (e.generation, read(Ranking, e.data)) for e in events if before is None or e.generation < before
-        ]
+        return [(e.generation, read(Ranking, e.data)) for e in events if before is None or e.generation < before]

@@ -81,13 +81,9 @@ def _within(context: SearchContext, plan: TrialPlan, begun: _Begun) -> TrialPlan
     if config.trials is None and not trains(config.optimizer) and begun.minutes + minutes > config.minutes:
         context.archive.record(_EVENT, {"trials": _FEWER})
         plan = TrialPlan.of(replace(config, trials=_FEWER))
-        instead = (
-            f" instead of {round(minutes)}: few trials, because minutes={config.minutes:g} (or give trials=N)"
-        )
+        instead = f" instead of {round(minutes)}: few trials, because minutes={config.minutes:g} (or give trials=N)"
         minutes = begun.left(config, plan)
-    context.reporter.say(
-        f"{plan.text()}; about {max(1, round(minutes))} more minutes{instead}, films not counted"
-    )
+    context.reporter.say(f"{plan.text()}; about {max(1, round(minutes))} more minutes{instead}, films not counted")
     return plan
 
 
@@ -132,9 +128,7 @@ def _stronger(
     clear = any(_better(context, after[name], ran[name]) for name in programs)
     if clear and minutes <= config.minutes:
         context.resize(many, True)
-        context.reporter.say(
-            f"plans have {many} samples: with {few} no program succeeds, with more it does better:"
-        )
+        context.reporter.say(f"plans have {many} samples: with {few} no program succeeds, with more it does better:")
         _say(context, after, next(iter(programs)))
         return after, begun
     context.resize(few, False)
@@ -153,7 +147,5 @@ def _better(context: SearchContext, after: Sequence[Trial], before: Sequence[Tri
 
 def _random_start(context: SearchContext, plan: TrialPlan) -> bool:
     seeds = [trial_seed(context.config.seed, 0, n) for n in range(max(plan.look, 2))]
-    starts = [
-        np.concatenate([np.ravel(x) for x in context.task.start(np.random.default_rng(s), 1)]) for s in seeds
-    ]
+    starts = [np.concatenate([np.ravel(x) for x in context.task.start(np.random.default_rng(s), 1)]) for s in seeds]
     return any(not np.array_equal(starts[0], other) for other in starts[1:])

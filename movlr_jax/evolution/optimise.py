@@ -25,9 +25,7 @@ def optimise(
     recorded = context.journal.trials(g)
     missing = [n for n in numbers if any(n not in recorded.get(name, {}) for name in entrants)]
     lacking = {
-        name: verdict
-        for name, verdict in entrants.items()
-        if any(n not in recorded.get(name, {}) for n in missing)
+        name: verdict for name, verdict in entrants.items() if any(n not in recorded.get(name, {}) for n in missing)
     }
     if missing:
         context.journal.record_trials(g, simulated(context, g, lacking, missing), missing)

@@ -233,8 +233,7 @@ def _check(scheme: str, m: int, orders: int, budget: int | None) -> None:
     least = calls_needed(scheme, m, orders)
     if budget is not None and budget < least:
         raise UserError(
-            f"ranking={scheme} of {m} programs needs at least {least} comparisons; "
-            f"comparisons={budget} is too few"
+            f"ranking={scheme} of {m} programs needs at least {least} comparisons; comparisons={budget} is too few"
         )
 
 

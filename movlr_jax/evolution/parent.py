@@ -8,9 +8,7 @@ from movlr_jax.config.methods import Method
 from movlr_jax.language.base import Evaluation
 
 
-def parent_of(
-    method: Method, best: Evaluation, ranked: Sequence[str], latest: Sequence[Evaluation]
-) -> Evaluation:
+def parent_of(method: Method, best: Evaluation, ranked: Sequence[str], latest: Sequence[Evaluation]) -> Evaluation:
     """Return the candidate whose program is edited next. `ranked` are the last ranking's names, best first."""
     if method.parent == "best":
         return best

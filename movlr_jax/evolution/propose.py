@@ -66,9 +66,7 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
     )
 
 
-def losses(
-    context: SearchContext, g: int, parent: Evaluation, brief: Brief, population: Population
-) -> list[Loss]:
+def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, population: Population) -> list[Loss]:
     """Return the programs of the generation before g that are not the parent, and why each lost.
 
     The reason is why it failed, its degenerate pattern, what the judge said when it lost a comparison, or what its

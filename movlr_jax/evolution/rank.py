@@ -47,9 +47,7 @@ def names_winner(context: SearchContext) -> bool:
     return context.config.ranking in _NAMING and not context.scored
 
 
-def ask_judge(
-    context: SearchContext, g: int, population: Population, trials: Trials, before: Answers
-) -> Answers:
+def ask_judge(context: SearchContext, g: int, population: Population, trials: Trials, before: Answers) -> Answers:
     """Return the judge's answers with those about the first of these trials, which is the same for all programs.
 
     Where the scores of the task decide, nobody is asked.
@@ -76,9 +74,7 @@ def _compared(
 ) -> tuple[Sequence[Comparison], str | None]:
     """Return the comparisons of the motions `shown`, among them alone, and the winner that the ranking names."""
     config, names = context.config, list(shown)
-    earlier = [
-        c for c in [*_earlier(context, g), *before.comparisons] if c.first in shown and c.second in shown
-    ]
+    earlier = [c for c in [*_earlier(context, g), *before.comparisons] if c.first in shown and c.second in shown]
     times = Counter((c.first, c.second) for c in earlier)
     least = calls_needed(config.ranking, len(names), context.roles.showing.orders)
     left = config.comparisons and config.comparisons - len(before.comparisons)  # of the generation
@@ -104,9 +100,7 @@ def _compared(
     return result.comparisons, result.winner
 
 
-def believe(
-    context: SearchContext, g: int, population: Population, answers: Answers = Answers()
-) -> Posterior:
+def believe(context: SearchContext, g: int, population: Population, answers: Answers = Answers()) -> Posterior:
     """Return what is believed of the worth of all programs in generation g.
 
     answers: Those of the judge in this generation.
@@ -210,9 +204,7 @@ def decision(context: SearchContext, population: Population, ranking: Ranking) -
     if ranking.flip_rate is None:
         because = "it was the previous champion" if before else "it is the first that ran"
         return f"{warning}this generation is not ranked, and {name} is kept only because {because}"
-    claims = {
-        n: claim_of(context.task.motion, population.trials[n]).text() for n in (name, before, rival) if n
-    }
+    claims = {n: claim_of(context.task.motion, population.trials[n]).text() for n in (name, before, rival) if n}
     if before is None:
         text = f"{name} is the first champion: {claims[name]}"
     elif name != before:
@@ -244,9 +236,7 @@ def no_gradient(context: SearchContext, trials: Trials) -> str:
             "openai_compatible, person or manual, or write a task with a goal (docs/write_a_task.md)"
         )
     own = [name for name in measured[0] if name not in ("success", *SHARED)]
-    example = (
-        f"m[{own[0]!r}], negated if less is better" if own else "... with a metric that `measure` returns"
-    )
+    example = f"m[{own[0]!r}], negated if less is better" if own else "... with a metric that `measure` returns"
     become = "fail with" if any("success" in metrics for metrics in measured) else "have"
     return (
         f"all programs {become} almost the same score, so their order means nothing; in a task of your own, "
@@ -269,8 +259,7 @@ def compare_all(
         return [decided or next(answers) for decided in decisions]
     answers = _ask(context, pairs, samples)
     return [
-        gated(preference, a, b) if gates else preference
-        for preference, (a, b) in zip(answers, pairs, strict=True)
+        gated(preference, a, b) if gates else preference for preference, (a, b) in zip(answers, pairs, strict=True)
     ]
 
 

@@ -29,9 +29,7 @@ Say = Callable[[str], None]
 NONE_USED = "no language or vision model used"
 
 
-def build_roles(
-    config: Config, archive: Archive, clip: Callable[[Evaluation], Clip], films: bool, say: Say
-) -> Roles:
+def build_roles(config: Config, archive: Archive, clip: Callable[[Evaluation], Clip], films: bool, say: Say) -> Roles:
     """Build proposer, judge and critic, and open the models that they ask. Raises UserError.
 
     The settings `proposer`, `judge` and `critic` replace the parts that the method and the models would give. A part
@@ -40,9 +38,7 @@ def build_roles(
     """
     models = _Models(config, archive, clip, films, say)
     proposer, judge, critic = _proposer(config, models), _judge(config, models), _critic(config, models)
-    watching = [
-        role for role, made in (("judge", judge), ("critic", critic)) if "client" in services_of(made)
-    ]
+    watching = [role for role, made in (("judge", judge), ("critic", critic)) if "client" in services_of(made)]
     by_people = "judge" in watching and models.vlm.name == "person"
     return Roles(
         proposer=filled(proposer, models.of_proposer(proposer)),
@@ -58,9 +54,7 @@ def build_roles(
 class _Models:
     """The models of a search, each opened when a part first asks for it, and with one budget for all."""
 
-    def __init__(
-        self, config: Config, archive: Archive, clip: Callable[[Evaluation], Clip], films: bool, say: Say
-    ):
+    def __init__(self, config: Config, archive: Archive, clip: Callable[[Evaluation], Clip], films: bool, say: Say):
         self.llm, self._llm_source = recorded_model(config.llm, "llm")
         self.vlm, self._vlm_source = recorded_model(config.vlm, "vlm")
         self._config, self._archive, self._clip, self._films, self.say = config, archive, clip, films, say
@@ -116,9 +110,7 @@ class _Models:
     def clients(self) -> tuple[ModelClient, ...]:
         return tuple(client for client in (self._writer, self._watcher) if client)
 
-    def _services(
-        self, names: list[str], who: str, open_model: Callable[[str], ModelClient]
-    ) -> dict[str, Any]:
+    def _services(self, names: list[str], who: str, open_model: Callable[[str], ModelClient]) -> dict[str, Any]:
         makers: dict[str, Callable[[], Any]] = {
             "client": lambda: open_model(who),
             "media": lambda: self.media(who),

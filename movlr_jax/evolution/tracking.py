@@ -34,16 +34,12 @@ def begin_tracking(context: SearchContext) -> None:
     begun = archive.get(BEGUN) or {}
     begun = begun if begun.get("tracker") == name else {}
     store = {"tracker.store": begun.get("store")}
-    if not covers(
-        asked_here(archive.root), store
-    ):  # an address from a run that was not begun here, or was edited
+    if not covers(asked_here(archive.root), store):  # an address from a run that was not begun here, or was edited
         begun = {**begun, "store": None}
     about = dict((archive.get("run") or {}).get("settings") or {})
     found = tracker.begin(about, begun)
     if begun and found["key"] != begun.get("key"):
-        context.reporter.say(
-            f"tracker={name} no longer has the run of this search; a new run gets all generations"
-        )
+        context.reporter.say(f"tracker={name} no longer has the run of this search; a new run gets all generations")
     if found["key"] != begun.get("key"):
         for event in archive.events(DONE):
             archive.forget(DONE, event.generation)

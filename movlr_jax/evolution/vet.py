@@ -23,9 +23,7 @@ def vet(context: SearchContext, programs: Sequence[Program]) -> tuple[list[Progr
         vetted = dict(zip(new, context.sandbox.vet_all(new, tick), strict=True))
         found = {source: vet_one(context, source, vetted.get(source)) for source in sources}
     accepted = {source: verdict.program for source, verdict in found.items() if verdict.program}
-    weighted = [
-        replace(p, weights=dict(accepted[p.source].weights)) if p.source in accepted else p for p in programs
-    ]
+    weighted = [replace(p, weights=dict(accepted[p.source].weights)) if p.source in accepted else p for p in programs]
     return weighted, {program.name: found[program.source] for program in programs}
 
 

@@ -175,9 +175,7 @@ def from_answers(n: int, answers: Iterable[Answer]) -> Posterior:
     prior = np.square(_ANSWER_SPREADS)[:, None, None] * worths + worths * (at[:, None] == at)  # [R, G, G]
     likelihood = np.einsum("gsw,jdsw->jgd", np.array(list(seen.values())), _judges())  # [J, G, D] log
     judges, spreads = len(likelihood), len(prior)
-    evidence, pull, spare = _propagated(
-        np.tile(prior, (judges, 1, 1)), np.repeat(likelihood, spreads, axis=0)
-    )
+    evidence, pull, spare = _propagated(np.tile(prior, (judges, 1, 1)), np.repeat(likelihood, spreads, axis=0))
     log_weight = evidence + np.log(np.outer(_JUDGE_PRIOR, _ANSWER_SPREAD_PRIOR).ravel())
     r2 = np.tile(_ANSWER_SPREADS, judges)[:, None] ** 2
     means = r2 * (pull @ shown)
@@ -330,9 +328,7 @@ def halving(posterior: Posterior, entrants: Sequence[int], champion: int) -> lis
     return [champion, *others[: (len(others) + 1) // 2]]
 
 
-def undecided(
-    posterior: Posterior, programs: Sequence[int], champion: int, threshold: float = REPLACE
-) -> list[int]:
+def undecided(posterior: Posterior, programs: Sequence[int], champion: int, threshold: float = REPLACE) -> list[int]:
     """Return the champion and the best of the other programs if it is open which of both is better, else nobody."""
     others = _ordered(posterior, [i for i in programs if i != champion])
     if others and 1 - threshold < posterior.p_better(others[0], champion) < threshold:
@@ -340,9 +336,7 @@ def undecided(
     return []
 
 
-def next_champion(
-    posterior: Posterior, entrants: Sequence[int], champion: int, threshold: float = REPLACE
-) -> int:
+def next_champion(posterior: Posterior, entrants: Sequence[int], champion: int, threshold: float = REPLACE) -> int:
     """Return the best of the entrants that replace the champion, or the champion if none does."""
     better = [i for i in entrants if i != champion and replaces(posterior, i, champion, threshold)]
     return _ordered(posterior, better)[0] if better else champion

@@ -74,9 +74,7 @@ def film(clip: Clip, style: Style = FULL, progress: Progress | None = None) -> F
 def side_by_side(clips: Sequence[Clip], style: Style = FULL, progress: Progress | None = None) -> Film:
     """Return one film of several clips side by side; a clip that ends earlier holds its last picture."""
     if any(side % 2 for side in style.size):
-        raise UserError(
-            f"a film of {style.size[0]} x {style.size[1]} px cannot be encoded; make both numbers even"
-        )
+        raise UserError(f"a film of {style.size[0]} x {style.size[1]} px cannot be encoded; make both numbers even")
     total = max(len(_frame_times(clip.times, style.fps)) for clip in clips)
     sheet = ContactSheet(total)
     with contextlib.ExitStack() as stack:
@@ -165,9 +163,7 @@ def _until_lost(clip: Clip) -> tuple[Clip, float | None]:
     qpos, times = np.array(clip.qpos, float), np.asarray(clip.times, float)
     nq, act = clip.task.model.nq, clip.act
     if qpos.ndim != 2 or qpos.shape[1] != nq or times.shape != qpos.shape[:1] or not len(times):
-        raise ValueError(
-            f"a clip has qpos {qpos.shape} and times {times.shape}; expected [T, {nq}] and [T], T > 0"
-        )
+        raise ValueError(f"a clip has qpos {qpos.shape} and times {times.shape}; expected [T, {nq}] and [T], T > 0")
     act = None if act is None else np.clip(np.nan_to_num(np.asarray(act, float)), 0.0, 1.0)
     bad = ~(np.abs(qpos) < _LOST).all(axis=1)  # this form counts NaN as bad
     lost_s = None

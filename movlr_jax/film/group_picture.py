@@ -37,9 +37,7 @@ def picture(task: Task, groups: Mapping[str, int]) -> bytes:
             if actuator.trntype[0] == mujoco.mjtTrn.mjTRN_TENDON:
                 model.tendon_rgba[actuator.trnid[0]] = colour_of(group)
         place(model, data, qpos)
-        return _png(
-            canvas.draw(data, [_view(model, data, task.cameras[0], turn) for turn in (30.0, -60.0, -150.0)])
-        )
+        return _png(canvas.draw(data, [_view(model, data, task.cameras[0], turn) for turn in (30.0, -60.0, -150.0)]))
 
 
 def _view(model: mujoco.MjModel, data: mujoco.MjData, camera: Camera, turn: float) -> mujoco.MjvCamera:

@@ -66,9 +66,7 @@ def set_aside_unusable() -> None:
     if requested in ("", *_ON, *_OFF):
         return
     library = _LIBRARIES.get(requested)
-    if requested not in _KNOWN.get(sys.platform, ("glfw",)) or (
-        library and not ctypes.util.find_library(library)
-    ):
+    if requested not in _KNOWN.get(sys.platform, ("glfw",)) or (library and not ctypes.util.find_library(library)):
         _set_aside.append(requested)
         os.environ["MUJOCO_GL"] = _OFF[0]
 

@@ -36,9 +36,7 @@ class ContactSheet:
         columns = max(1, min(PICTURES // 2, (_WIDTH + _GAP) // (width + _GAP)))
         rows = -(-len(self._kept) // columns)
         columns = min(columns, len(self._kept))
-        page = Image.new(
-            "RGB", (columns * (width + _GAP) - _GAP, rows * (height + _GAP) - _GAP), (255, 255, 255)
-        )
+        page = Image.new("RGB", (columns * (width + _GAP) - _GAP, rows * (height + _GAP) - _GAP), (255, 255, 255))
         for i, picture in enumerate(self._kept):
             page.paste(picture, (i % columns * (width + _GAP), i // columns * (height + _GAP)))
         buffer = io.BytesIO()

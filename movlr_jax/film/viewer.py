@@ -124,8 +124,7 @@ def in_window(replay: Replay) -> None:
         handle = mujoco.viewer.launch_passive(replay.model, replay.data, key_callback=replay.key)
     except RuntimeError as error:  # macOS without mjpython
         raise UserError(
-            f"MuJoCo's viewer does not open ({error}); on macOS start it as mjmovlr-jax view, or give "
-            "in=browser"
+            f"MuJoCo's viewer does not open ({error}); on macOS start it as mjmovlr-jax view, or give in=browser"
         ) from None
     with handle:
         camera = replay.task.cameras[0]
@@ -171,9 +170,7 @@ class Page:
 
         simplify(replay.model, _DETAIL)
         self._replay, self._lock = replay, threading.Lock()
-        self._server = viser.ViserServer(
-            host=HOST, port=port or _free_port(), label=replay.title, verbose=False
-        )
+        self._server = viser.ViserServer(host=HOST, port=port or _free_port(), label=replay.title, verbose=False)
         self._scene = mjviser.ViserMujocoScene(self._server, replay.model, num_envs=1)
         self._scene.show_tendons = True
         self._scene.site_groups_visible[:] = [False] * 6
@@ -203,8 +200,7 @@ class Page:
         """Return a place in the coordinates of the page, whose origin is the body that it follows."""
         replay, body = self._replay, self._scene._tracked_body_id
         return tuple(
-            np.asarray(at) @ replay.task.layout.world.frame
-            - (0.0 if body is None else replay.data.xpos[body])
+            np.asarray(at) @ replay.task.layout.world.frame - (0.0 if body is None else replay.data.xpos[body])
         )
 
     def _draw(self) -> None:
@@ -225,9 +221,7 @@ class Page:
         def _(event: Any) -> None:
             if event.client is not None:  # a person, not the replay
                 with self._lock:
-                    replay.show(
-                        int(np.searchsorted(replay.record.time, replay.record.time[0] + self._time.value))
-                    )
+                    replay.show(int(np.searchsorted(replay.record.time, replay.record.time[0] + self._time.value)))
                     self._draw()
 
         @play.on_click

@@ -118,9 +118,7 @@ class Marks:
             if label is not None:
                 height = float(np.asarray(self.ground(at))) + 0.02
                 kind = mujoco.mjtGeom.mjGEOM_LABEL
-                mujoco.mjv_initGeom(
-                    label, kind, np.zeros(3), np.array([*at, height]), np.eye(3).ravel(), _INK
-                )
+                mujoco.mjv_initGeom(label, kind, np.zeros(3), np.array([*at, height]), np.eye(3).ravel(), _INK)
                 label.label = f"{metre} m"
 
     def _ring(self, scene: mujoco.MjvScene, place: np.ndarray) -> None:

@@ -33,9 +33,7 @@ def register_envs() -> None:
     for name in (*task_names(), ANY):
         if environment_id(name) not in gymnasium.registry:
             given = {} if name == ANY else {"task": name}
-            gymnasium.register(
-                environment_id(name), entry_point="movlr_jax.gym.environment:TaskEnv", kwargs=given
-            )
+            gymnasium.register(environment_id(name), entry_point="movlr_jax.gym.environment:TaskEnv", kwargs=given)
 
 
 register_envs()

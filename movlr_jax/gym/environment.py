@@ -234,18 +234,14 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         return Trajectory(steps=steps, actions=actions, valid=valid, final=final)
 
 
-def _settings(
-    task: str | Path, given: Mapping[str, Any], settings: Sequence[str]
-) -> tuple[Config, PpoSettings]:
+def _settings(task: str | Path, given: Mapping[str, Any], settings: Sequence[str]) -> tuple[Config, PpoSettings]:
     """Return all settings, and those of the optimizer that has actions. Raises UserError."""
     words = [task_override(task), *([] if _sets("optimizer", settings) else ["optimizer=ppo"])]
     words += [] if _sets("tuned", settings) else ["tuned=false"]
     words += overrides_of({key: value for key, value in given.items() if value is not None})
     config = compose([*words, *settings])
     if not isinstance(config.optimizer, PpoSettings):
-        raise UserError(
-            f"optimizer={config.optimizer.name} has no actions; give optimizer=ppo or optimizer=dynsyn"
-        )
+        raise UserError(f"optimizer={config.optimizer.name} has no actions; give optimizer=ppo or optimizer=dynsyn")
     return config, config.optimizer
 
 

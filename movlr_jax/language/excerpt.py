@@ -70,9 +70,7 @@ def _written(model: mujoco.MjModel, bodies: Sequence[int], geoms: bool) -> str:
 
 def _add_joint(body: ET.Element, model: mujoco.MjModel, joint: int) -> None:
     kind = mujoco.mjtJoint(model.jnt_type[joint])
-    element = ET.SubElement(
-        body, "joint", name=model.joint(joint).name, type=kind.name[len("mjJNT_") :].lower()
-    )
+    element = ET.SubElement(body, "joint", name=model.joint(joint).name, type=kind.name[len("mjJNT_") :].lower())
     if kind in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
         element.set("axis", _numbers(model.jnt_axis[joint]))
     if np.any(np.abs(model.jnt_pos[joint]) > 1e-5) and kind != mujoco.mjtJoint.mjJNT_FREE:

@@ -58,9 +58,7 @@ class MotionMedia:
         stem = f"{stem_of(candidate)}_seen"
         if self.mode == "video":
             path = f"{stem}.mp4"
-            data = self._kept(
-                path, lambda: encode(_pictures(shown, self.config), self.config.fps / self.config.slow)
-            )
+            data = self._kept(path, lambda: encode(_pictures(shown, self.config), self.config.fps / self.config.slow))
             return [Media("video/mp4", data, fps=self.config.fps / self.config.slow)]
         times = self.times(shown)
         names = [f"{stem}_{i:02d}of{len(times)}.jpg" for i in range(len(times))]
@@ -98,9 +96,7 @@ def with_views(task: Task, views: int) -> Task:
     """
     cameras = [*task.cameras, *task.more_cameras][:views]
     for i in range(1, views - len(cameras) + 1):
-        cameras.append(
-            dataclasses.replace(task.cameras[0], azimuth=task.cameras[0].azimuth + 90.0 * i, shows="")
-        )
+        cameras.append(dataclasses.replace(task.cameras[0], azimuth=task.cameras[0].azimuth + 90.0 * i, shows=""))
     return dataclasses.replace(task, cameras=tuple(cameras))
 
 

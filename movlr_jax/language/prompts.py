@@ -124,9 +124,7 @@ def names(task: Task) -> str:
 def _up(task: Task) -> str:
     """Return the sentence on what is up in the world of a task."""
     way = axis_text(task.layout.world.up.tolist()).removeprefix("+")
-    return (
-        f"The world's {way} axis points up" if len(way) < 3 else f"Up, against gravity, is {way} in the world"
-    )
+    return f"The world's {way} axis points up" if len(way) < 3 else f"Up, against gravity, is {way} in the world"
 
 
 def _without_use(call: str, task: Task) -> bool:
@@ -155,9 +153,7 @@ def excerpt(task: Task) -> str:
 
 def task_text(task: Task) -> str:
     episode_s = f"{task.episode_s:g}"
-    return fill(
-        "task", description=task.description, focus=task.focus, success=task.success, episode_s=episode_s
-    )
+    return fill("task", description=task.description, focus=task.focus, success=task.success, episode_s=episode_s)
 
 
 def measures_text(task: Task) -> str:
@@ -306,8 +302,6 @@ def _listed(values: Iterable[str] | Mapping[str, Any]) -> str:
     kept: Sequence[str] = [v for v in values if v]
     more = f" and {len(kept) - _MOST_NAMES} more" if len(kept) > _MOST_NAMES else ""
     return (
-        ", ".join(
-            f"`{v}`" if " (" not in v else "`{}` ({}".format(*v.split(" (", 1)) for v in kept[:_MOST_NAMES]
-        )
+        ", ".join(f"`{v}`" if " (" not in v else "`{}` ({}".format(*v.split(" (", 1)) for v in kept[:_MOST_NAMES])
         + more
     )

@@ -72,27 +72,21 @@ class ModelProposer:
         self, request: ProposalRequest, talks: Sequence[Sequence[Message]], samples: Sequence[int]
     ) -> list[_Slot]:
         spread = [self._completed(request, talk, i, len(samples)) for i, talk in enumerate(talks)]
-        questions = [
-            self._question("propose", talk, sample) for talk, sample in zip(spread, samples, strict=True)
-        ]
+        questions = [self._question("propose", talk, sample) for talk, sample in zip(spread, samples, strict=True)]
         slots = [_slot(answer, request) for answer in self.client.ask(questions)]
         for attempt in range(1, self.retries + 1):
             invalid = [i for i, slot in enumerate(slots) if slot.reason]
             if not invalid:
                 break
             questions = [
-                self._question(
-                    "repair", [*spread[i], *_repair_request(slots[i])], samples[i] + attempt * _TRIES
-                )
+                self._question("repair", [*spread[i], *_repair_request(slots[i])], samples[i] + attempt * _TRIES)
                 for i in invalid
             ]
             for i, answer in zip(invalid, self.client.ask(questions), strict=True):
                 slots[i] = _slot(answer, request, f" (after {attempt} invalid: {slots[i].reason})")
         return slots
 
-    def _completed(
-        self, request: ProposalRequest, messages: Sequence[Message], i: int, n: int
-    ) -> Sequence[Message]:
+    def _completed(self, request: ProposalRequest, messages: Sequence[Message], i: int, n: int) -> Sequence[Message]:
         """Return the messages with the model, the range of the weights and the direction of the i-th of n."""
         *before, last = messages
         texts = [prompts.excerpt(request.task)] if self.mjcf else []
@@ -161,11 +155,7 @@ def eureka_talk(request: ProposalRequest) -> list[Message]:
         Message("system", [_system(request)]),
         Message(
             "user",
-            [
-                prompts.fill(
-                    "eureka_first", task=prompts.task_text(task), measures=prompts.measures_text(task)
-                )
-            ],
+            [prompts.fill("eureka_first", task=prompts.task_text(task), measures=prompts.measures_text(task))],
         ),
     ]
     if request.parent is None:

@@ -120,21 +120,15 @@ def scene_facts(task: Task, data: mujoco.MjData) -> list[str]:
     if turned:
         facts.append(f"Axes: {'; '.join(f'`{name}` {_axes(data, body)}' for name, body in turned)}.")
     facts += [f"{_quoted(group)} are one rigid body." for group in _rigid(model, names)]
-    covered = {
-        p: bodies for p, bodies in task.adapter.touch.items() if p in task.layout.touch and [p] != [*bodies]
-    }
+    covered = {p: bodies for p, bodies in task.adapter.touch.items() if p in task.layout.touch and [p] != [*bodies]}
     if covered:
-        facts.append(
-            f"Contact sensors: {'; '.join(f'`{p}` covers {_quoted(b)}' for p, b in covered.items())}."
-        )
+        facts.append(f"Contact sensors: {'; '.join(f'`{p}` covers {_quoted(b)}' for p, b in covered.items())}.")
     feet = [_foot(task, data, part) for part in ("left_foot", "right_foot") if part in task.adapter.touch]
     facts += [fact for fact in feet if fact]
     facts += _world(task, data)
     facts.append(f"The whole body weighs {gravity * model.body_subtreemass[root]:.0f} N.")
     facts += [_thing(model, data, body, gravity) for body in things]
-    forces = {
-        part: float(sum(data.sensordata[i] for i in sensors)) for part, sensors in task.layout.touch.items()
-    }
+    forces = {part: float(sum(data.sensordata[i] for i in sensors)) for part, sensors in task.layout.touch.items()}
     pressed = [f"`{part}` {force:.0f} N" for part, force in forces.items() if force > _TOUCH_N]
     facts.append(f"Contact forces at that instant: {', '.join(pressed) or 'none'}.")
     low, high = model.actuator_ctrlrange.T
@@ -151,9 +145,7 @@ def _world(task: Task, data: mujoco.MjData) -> list[str]:
     """Return what is unusual about the ground and gravity of a task."""
     world, facts = task.layout.world, list[str]()
     axis = axis_text(world.up.tolist()).removeprefix("+")
-    where = (
-        f"at {axis} = {{:.3g}} m" if axis in ("x", "y", "z") else f"{{:.3g}} m from the origin along {axis}"
-    )
+    where = f"at {axis} = {{:.3g}} m" if axis in ("x", "y", "z") else f"{{:.3g}} m from the origin along {axis}"
     if world.level:
         facts.append(f"The ground is {where.format(world.level)}.")
     elif world.level is None and base_joints(task.model, task.model.body(task.adapter.root).id):
@@ -210,9 +202,7 @@ def _corners(model: mujoco.MjModel, data: mujoco.MjData, bodies: Sequence[int]) 
 def _foot(task: Task, data: mujoco.MjData, part: str) -> str:
     """Return how far the sole of a foot reaches from the origin of its first body, along the world's axes."""
     first, *_ = bodies = task.adapter.touch[part]
-    corners = (
-        _corners(task.model, data, [task.model.body(name).id for name in bodies]) - data.body(first).xpos
-    )
+    corners = _corners(task.model, data, [task.model.body(name).id for name in bodies]) - data.body(first).xpos
     if not len(corners):
         return ""
     low, high = corners.min(axis=0), corners.max(axis=0)

@@ -118,9 +118,7 @@ def nominal_qpos(model: mujoco.MjModel, adapter: ModelAdapter) -> np.ndarray:
     qpos = model.qpos0.copy()
     for joint, value in adapter.posture.items():
         if mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, joint) < 0:
-            raise UserError(
-                f"the posture of model {adapter.name!r} names a joint that does not exist: {joint!r}"
-            )
+            raise UserError(f"the posture of model {adapter.name!r} names a joint that does not exist: {joint!r}")
         at = model.joint(joint).qposadr[0]
         qpos[at : at + np.size(value)] = value
     return follow_couplings(model, qpos)

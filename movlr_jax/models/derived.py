@@ -63,9 +63,7 @@ def derive_adapter(
         parents = set(model.body_parentid.tolist())
         parts = [b for b in parts if b not in parents][:MAX_PARTS]
     through = set(model.wrap_objid[model.wrap_type == mujoco.mjtWrap.mjWRAP_SITE].tolist())
-    around = (model.wrap_type == mujoco.mjtWrap.mjWRAP_SPHERE) | (
-        model.wrap_type == mujoco.mjtWrap.mjWRAP_CYLINDER
-    )
+    around = (model.wrap_type == mujoco.mjtWrap.mjWRAP_SPHERE) | (model.wrap_type == mujoco.mjtWrap.mjWRAP_CYLINDER)
     through |= set(model.wrap_prm[around].astype(int).tolist())  # side sites of wrapping geoms
     return ModelAdapter(
         name=name,
@@ -74,9 +72,7 @@ def derive_adapter(
         planned_joints=tuple(model.joint(j).name for j in driven_joints(model)),
         roles={},
         touch={model.body(b).name: (model.body(b).name,) for b in parts},
-        sites=tuple(
-            model.site(s).name for s in range(model.nsite) if s not in through and model.site(s).name
-        ),
+        sites=tuple(model.site(s).name for s in range(model.nsite) if s not in through and model.site(s).name),
         source=source,
         licence=licence,
     )
@@ -151,9 +147,7 @@ def travels(model: mujoco.MjModel, body: str, way: Sequence[float], turning: boo
 
     turning: also return True if they rotate it about that axis, by half a turn or more.
     """
-    free, slide, hinge, ball = (
-        getattr(mujoco.mjtJoint, f"mjJNT_{n}") for n in ("FREE", "SLIDE", "HINGE", "BALL")
-    )
+    free, slide, hinge, ball = (getattr(mujoco.mjtJoint, f"mjJNT_{n}") for n in ("FREE", "SLIDE", "HINGE", "BALL"))
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     number = model.body(body).id

@@ -33,9 +33,7 @@ def unreachable(url: str, seconds: float = 10.0) -> str:
         except (OSError, HTTPException) as error:  # URLError is an OSError
             reason = getattr(error, "reason", error)
             answered = isinstance(error, HTTPError) or isinstance(reason, ssl.SSLError)
-            found.append(
-                "" if answered else " ".join(str(getattr(reason, "strerror", None) or reason).split())
-            )
+            found.append("" if answered else " ".join(str(getattr(reason, "strerror", None) or reason).split()))
 
     # a name server that does not answer holds up a lookup for longer than `seconds`
     thread = threading.Thread(target=look, daemon=True)

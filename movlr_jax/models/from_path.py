@@ -76,8 +76,7 @@ def adapter_of(path: str) -> ModelAdapter:
         roles = roles_of(model)
         walks = {"left_foot", "right_foot"} <= roles.keys()
         placed = {
-            model.body(model.jnt_bodyid[j]).name: qpos[model.jnt_qposadr[j] :][:7]
-            for j in _joints(model, _FREE)
+            model.body(model.jnt_bodyid[j]).name: qpos[model.jnt_qposadr[j] :][:7] for j in _joints(model, _FREE)
         }
         loose = [model.joint(j).name for j in _base(model)] if walks else []
         load = functools.partial(_edited, file, placed, loose)
@@ -105,9 +104,7 @@ def adapter_of(path: str) -> ModelAdapter:
 def _check(path: str, file: Path) -> None:
     """Raise UserError if there is no readable file at `file`."""
     if not file.is_file():
-        raise UserError(
-            f"there is no model file {path}{similar_files(file) or f' (relative to {Path.cwd()})'}"
-        )
+        raise UserError(f"there is no model file {path}{similar_files(file) or f' (relative to {Path.cwd()})'}")
     if file.suffix.lower() == ".mjb":
         raise UserError(
             f"{path} is a compiled model, which tasks cannot extend; give its XML file (mj_saveLastXML of MuJoCo "
@@ -232,9 +229,7 @@ def above(model: mujoco.MjModel, body: int) -> list[int]:
     return above
 
 
-def forward_of(
-    model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str]
-) -> tuple[float, float, float]:
+def forward_of(model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str]) -> tuple[float, float, float]:
     """Return the horizontal axis closest to the direction of the feet at `qpos` [nq], the first if it is not known.
 
     It is x, if z is up.

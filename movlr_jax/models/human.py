@@ -80,9 +80,7 @@ _FOREARM_GROUPS = {
 }
 
 
-def muscle_groups(
-    groups: Mapping[str, Sequence[str]], suffixes: Mapping[str, str]
-) -> dict[str, tuple[str, ...]]:
+def muscle_groups(groups: Mapping[str, Sequence[str]], suffixes: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Return `groups` for each side; suffixes maps a side (r, l) to the suffix of its muscles' names."""
     return {
         f"{group}_{side}": tuple(muscle + suffix for muscle in members)

@@ -66,9 +66,7 @@ def force_ranges(model: mujoco.MjModel) -> np.ndarray:
     by_control = np.sort(model.actuator_gainprm[:, :1] * model.actuator_ctrlrange, axis=1)
     by_control = np.where(model.actuator_ctrllimited[:, None].astype(bool), by_control, no_limits)
     own = np.where(model.actuator_forcelimited[:, None].astype(bool), model.actuator_forcerange, no_limits)
-    return np.stack(
-        [np.maximum(by_control[:, 0], own[:, 0]), np.minimum(by_control[:, 1], own[:, 1])], axis=1
-    )
+    return np.stack([np.maximum(by_control[:, 0], own[:, 0]), np.minimum(by_control[:, 1], own[:, 1])], axis=1)
 
 
 def torque_limits(model: mujoco.MjModel) -> np.ndarray:
@@ -147,9 +145,7 @@ def targetable(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:
     mujoco.mj_comPos(model, data)
     up, found = up_of(model, data), motors(model)
     base = base_joints(model, root_of(model))
-    if not (
-        model.jnt_type[base] != mujoco.mjtJoint.mjJNT_HINGE
-    ).any():  # as the shoulder of an arm on a table
+    if not (model.jnt_type[base] != mujoco.mjtJoint.mjJNT_HINGE).any():  # as the shoulder of an arm on a table
         base = []
     strength, gravity = torque_limits(model), float(np.linalg.norm(model.opt.gravity))
     for i in np.flatnonzero(found):

@@ -92,9 +92,7 @@ def _read(path: Path, sites: Sequence[str]) -> mujoco.MjSpec:
     return read_spec(path, ElementTree.tostring(root, encoding="unicode"))
 
 
-def _remove_unused(
-    root: ElementTree.Element, tag: str, attributes: Sequence[str], keep: Sequence[str] = ()
-) -> None:
+def _remove_unused(root: ElementTree.Element, tag: str, attributes: Sequence[str], keep: Sequence[str] = ()) -> None:
     """Remove the elements with `tag` and a name that is neither in `keep` nor the value of one of `attributes`."""
     used = {element.get(name) for element in root.iter() for name in attributes} | set(keep)
     for parent in root.iter():
@@ -130,9 +128,7 @@ SPINE_JOINTS = tuple(
 
 # Arms hang at the sides; at zero, the elbows and the shoulder elevation would be at the end of their ranges.
 ARM_POSTURE = {
-    f"{joint}_{side}": angle
-    for side in "rl"
-    for joint, angle in (("shoulder_elv", 0.1), ("elbow_flexion", 0.25))
+    f"{joint}_{side}": angle for side in "rl" for joint, angle in (("shoulder_elv", 0.1), ("elbow_flexion", 0.25))
 }
 
 _BACK_GROUPS = {

@@ -15,11 +15,7 @@ JOINTS = (
     human.arm_joints("elbow_flexion", "r")
     + human.wrist_joints("r")
     + human.THUMB_JOINTS
-    + tuple(
-        f"{i}{joint}"
-        for i in FINGERS
-        for joint in ("mcp_flexion", "mcp_abduction", "pm_flexion", "md_flexion")
-    )
+    + tuple(f"{i}{joint}" for i in FINGERS for joint in ("mcp_flexion", "mcp_abduction", "pm_flexion", "md_flexion"))
     + ("4cmc_flexion",)
 )
 

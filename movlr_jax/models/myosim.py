@@ -118,9 +118,7 @@ LEGS_TOUCH = {
     "trunk": ("torso",),
     "head": ("neck", "head"),
 }
-LEGS26_JOINTS = tuple(
-    j for j in human.LEG_JOINTS if not j.startswith("subtalar")
-)  # it has no subtalar joints
+LEGS26_JOINTS = tuple(j for j in human.LEG_JOINTS if not j.startswith("subtalar"))  # it has no subtalar joints
 # Knees flex and toes extend in the other direction than in Rajagopal's model, as in gait2392. The axes of the left
 # hip are those of the right one, not their mirror image.
 LEGS26_OPENSIM = tuple(

@@ -104,9 +104,7 @@ def folder() -> Path:
 
     cache = _pooch()
     with downloading("the ostrich model", URL + ENTRY, f"without a network connection {_FIX}"):
-        for name in track(
-            cache.registry_files, "ostrich model", console=Console(stderr=True), transient=True
-        ):
+        for name in track(cache.registry_files, "ostrich model", console=Console(stderr=True), transient=True):
             cache.fetch(name)
     return cache.abspath
 
@@ -117,8 +115,7 @@ def _pooch() -> Pooch:
         import pooch
     except ImportError:
         raise MissingModel(
-            "the package pooch downloads the ostrich model, but it is not installed; pip install pooch, "
-            f"or {_FIX}"
+            f"the package pooch downloads the ostrich model, but it is not installed; pip install pooch, or {_FIX}"
         ) from None
     pooch.get_logger().setLevel("ERROR")  # otherwise it prints a line for each of 54 files
     cache = pooch.create(

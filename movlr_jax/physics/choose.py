@@ -57,8 +57,7 @@ def use_full_precision() -> str:
         return ""
     jax.config.update("jax_default_matmul_precision", "highest")
     return (
-        "matrix products have full single precision, which physics needs "
-        "(JAX_DEFAULT_MATMUL_PRECISION sets another)"
+        "matrix products have full single precision, which physics needs (JAX_DEFAULT_MATMUL_PRECISION sets another)"
     )
 
 
@@ -96,6 +95,4 @@ def planning_physics(
             if name != "auto":
                 raise
             say(f"physics=native instead: {error}")
-    return NativePhysics(
-        scene.model, scene.layout, sim_dt=sim_dt, ctrl_dt=ctrl_dt, coarse=True, domain=domain
-    )
+    return NativePhysics(scene.model, scene.layout, sim_dt=sim_dt, ctrl_dt=ctrl_dt, coarse=True, domain=domain)

@@ -148,9 +148,7 @@ class MjxPhysics:
             return self._rollout_of_candidates(start, policy, params, steps, key, candidates)
         keys = _keys(key, rows, steps, candidates)
 
-        def play(
-            simulator: Simulator, start: SimState, params: Any, keys: jax.Array, world: World | None
-        ) -> Played:
+        def play(simulator: Simulator, start: SimState, params: Any, keys: jax.Array, world: World | None) -> Played:
             simulate = jax.vmap(simulator.rollout, in_axes=(0, None, 0, 0, 0), out_axes=1)
             return simulate(start, policy, params, keys, world)
 
@@ -164,18 +162,12 @@ class MjxPhysics:
         """Roll out rows that share their candidate's parameters; the N rows within a candidate are distributed."""
         rows = len(start.time)
 
-        def play(
-            simulator: Simulator, params: Any, start: SimState, keys: jax.Array, world: World | None
-        ) -> Played:
+        def play(simulator: Simulator, params: Any, start: SimState, keys: jax.Array, world: World | None) -> Played:
             return simulator.rollout_of_candidates(start, policy, params, keys, world)
 
         self.steps_done += rows * steps * self.substeps
         what = f"rollout of {steps} steps under {k} policies"
-        keys = (
-            _turned(_keys(key, rows, steps, k), (k, rows // k))
-            if key.ndim
-            else _keys(key, rows // k, steps, 1)
-        )
+        keys = _turned(_keys(key, rows, steps, k), (k, rows // k)) if key.ndim else _keys(key, rows // k, steps, 1)
         inputs = (
             jax.tree.map(lambda x: _turned(x, (k, rows // k)), start),
             keys,

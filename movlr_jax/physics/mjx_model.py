@@ -140,11 +140,7 @@ def _margins(model: mujoco.MjModel) -> str:
             if model.geom_margin[g] or model.geom_gap[g]:
                 model.geom_margin[g] = model.geom_gap[g] = 0.0
                 changed.add(g)
-    return (
-        f"{_some(model, changed)}: margin 0, because they collide with meshes or height fields"
-        if changed
-        else ""
-    )
+    return f"{_some(model, changed)}: margin 0, because they collide with meshes or height fields" if changed else ""
 
 
 def _cone(model: mujoco.MjModel) -> str:
@@ -316,9 +312,7 @@ def probe_contacts(model: mujoco.MjModel, start: Sequence[Array] | None) -> Cont
 
 def near_pairs(model: mujoco.MjModel, data: mujoco.MjData, pairs: np.ndarray) -> int:
     """Return how many of `pairs` [P, 2] of geoms have overlapping bounding spheres (or a sphere on a plane)."""
-    a, b = np.where(
-        model.geom_type[pairs[:, :1]] == _GEOM.mjGEOM_PLANE, pairs, pairs[:, ::-1]
-    ).T  # planes first
+    a, b = np.where(model.geom_type[pairs[:, :1]] == _GEOM.mjGEOM_PLANE, pairs, pairs[:, ::-1]).T  # planes first
     offset = data.geom_xpos[b] - data.geom_xpos[a]
     plane = model.geom_type[a] == _GEOM.mjGEOM_PLANE
     gap = np.where(plane, np.sum(offset * data.geom_xmat[a][:, 2::3], axis=1), np.linalg.norm(offset, axis=1))

@@ -50,9 +50,7 @@ class _Run:
 
     worlds: list[mujoco.MjModel]  # [B]
     measured: list[slice]  # the sensor values that are kept
-    late: (
-        np.ndarray
-    )  # [B, substeps] bool, whether a simulation step still uses the control of the step before
+    late: np.ndarray  # [B, substeps] bool, whether a simulation step still uses the control of the step before
     clock: np.ndarray  # [T + 1, B] s, times of the control steps
     full: np.ndarray  # [B, nstate] the states from which they continue
     kept: np.ndarray  # [B, T, nstate] float32, the states at which sensors were computed
@@ -101,9 +99,7 @@ class NativePhysics:
         self._clocks = clock_sensors(model)
         self._state_size = 1 + model.nq + model.nv + model.na
         if mujoco.mj_stateSize(model, _FULL) != self._state_size:
-            raise UserError(
-                "this model has state in plugins or delays, which physics=native does not support"
-            )
+            raise UserError("this model has state in plugins or delays, which physics=native does not support")
         self.worlds = [self.model] if domain is None else variants(self.model, domain)
         self._lean: list[mujoco.MjModel] = []  # copies of the worlds that measure less
         self._measured: np.ndarray | None = None  # [ns] bool, the values that they measure
@@ -422,9 +418,7 @@ class NativePhysics:
             return self._lean, places
         m, self._measured, self._sensed = self.model, read, Scratch()
         self._lean = self._lean or [copy.copy(world) for world in self.worlds]
-        used = np.array(
-            [read[a : a + n].any() for a, n in zip(m.sensor_adr, m.sensor_dim, strict=True)], bool
-        )
+        used = np.array([read[a : a + n].any() for a, n in zip(m.sensor_adr, m.sensor_dim, strict=True)], bool)
         for world in self._lean:
             world.sensor_needstage[:] = np.where(used, m.sensor_needstage, mujoco.mjtStage.mjSTAGE_NONE)
         return self._lean, places

@@ -59,9 +59,7 @@ def _played(after: SimState, step: Step, extras: Any) -> Played:
 
 def _state(instant: _Instant, sensors: Array, action: Array, diverged: Array) -> SimState:
     time, qpos, qvel, act = instant
-    return SimState(
-        time=time, qpos=qpos, qvel=qvel, act=act, sensors=sensors, prev_action=action, diverged=diverged
-    )
+    return SimState(time=time, qpos=qpos, qvel=qvel, act=act, sensors=sensors, prev_action=action, diverged=diverged)
 
 
 @jax.tree_util.register_dataclass
@@ -111,9 +109,7 @@ class Simulator:
         instant = (time, data.qpos, data.qvel, data.act)
         return _state(instant, self._sensors(data), still, jnp.zeros((), bool))
 
-    def control_step(
-        self, state: SimState, action: Array, world: World | None = None
-    ) -> tuple[SimState, Step]:
+    def control_step(self, state: SimState, action: Array, world: World | None = None) -> tuple[SimState, Step]:
         """Apply `action` [nu] for one control step. Returns the next state, and the step that rewards read.
 
         A simulation that diverges is marked and stays in the model's initial posture; its values have no meaning.
@@ -193,9 +189,7 @@ class Simulator:
             state, data = carry
             action, extras = controls_of(each(params, state.step, keys))
             flat = jax.tree.map(lambda x: x.reshape(n * k, *x.shape[2:]), (state, action))
-            *done, data = jax.vmap(self._control_step)(
-                flat[0], flat[1].astype(state.prev_action.dtype), data, worlds
-            )
+            *done, data = jax.vmap(self._control_step)(flat[0], flat[1].astype(state.prev_action.dtype), data, worlds)
             after, step = jax.tree.map(lambda x: x.reshape(n, k, *x.shape[1:]), done)
             return (after, data), _played(after, step, extras)
 

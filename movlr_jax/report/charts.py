@@ -149,9 +149,7 @@ def measure_chart(label: str, unit: str, dots: Sequence[Dot], best: Sequence[tup
     lines = [Line("best so far", leading, "ink"), Line("a program", ran, "accent", points=True)]
     if any(np.isfinite(failed)):
         lines.append(Line("failed", failed, "bad", points=True))
-    made = chart(
-        f"{label} of every program over generations", x, lines, unit=unit, x_label="generation", height=250
-    )
+    made = chart(f"{label} of every program over generations", x, lines, unit=unit, x_label="generation", height=250)
     last = max((dot.generation for dot in dots), default=0)
     return made | {"names": names, "tips": tips, "range": [-0.4, last + 0.4]}
 
@@ -237,9 +235,7 @@ def sparkline(label: str, lines: Sequence[tuple[int, Sequence[float]]]) -> Marku
             if not math.isfinite(v):
                 pen = "M"  # a gap
                 continue
-            points.append(
-                f"{pen}{600 * i / max(len(values) - 1, 1):.0f} {116 - 112 * ((v - low) / span):.0f}"
-            )
+            points.append(f"{pen}{600 * i / max(len(values) - 1, 1):.0f} {116 - 112 * ((v - low) / span):.0f}")
             pen = "L"
         paths.append(f'<path d="{"".join(points)}" style="stroke: var(--c{colour % COLOURS})"/>')
     return Markup(

@@ -274,9 +274,7 @@ def _few(sentences: Sequence[str], most: int = 20) -> list[str]:
 def _calls(attempts: Sequence[Mapping[str, Any]]) -> list[ModelCalls]:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for a in attempts:
-        groups.setdefault((str(a.get("purpose")), f"{a.get('provider')} {a.get('model')}"), []).append(
-            _clean(a)
-        )
+        groups.setdefault((str(a.get("purpose")), f"{a.get('provider')} {a.get('model')}"), []).append(_clean(a))
     rows = []
     for (purpose, model), made in groups.items():
         prices = [a.get("cost_usd") for a in made if a.get("sent")]

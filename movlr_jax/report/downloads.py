@@ -55,9 +55,7 @@ def _of(label: str, file: str, kind: str, data: bytes) -> Download:
 
 def _trajectory(run: Run, best: Evaluation) -> bytes | None:
     try:
-        data = read_inside(
-            run.root, candidate_path(best.generation, best.candidate, ".npz"), _TRAJECTORY_BYTES
-        )
+        data = read_inside(run.root, candidate_path(best.generation, best.candidate, ".npz"), _TRAJECTORY_BYTES)
     except UserError:
         return None
     return data or None
@@ -112,9 +110,7 @@ def commands(run: Run) -> list[tuple[str, str]]:
     found = []
     if run.state in ("interrupted", "unfinished"):
         found.append(("Continue the search", f"python -m movlr_jax.search resume={root}"))
-    found.append(
-        ("Search again, with the same settings and answers", f"python -m movlr_jax.search replay={root}")
-    )
+    found.append(("Search again, with the same settings and answers", f"python -m movlr_jax.search replay={root}"))
     if run.best:
         found.append(("Simulate and film the best program again", _evaluate(run, settings)))
         if (seed := _fresh_seed(run)) is not None:

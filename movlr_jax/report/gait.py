@@ -58,9 +58,7 @@ def readable(record: Mapping[str, Any]) -> bool:
         return False
     curves = [leg.get("force") for leg in legs]
     curves += [c for leg in legs for c in (leg.get("activity") or {}).values()]
-    curves += [
-        (a or {}).get(k) for leg in legs for a in (leg.get("angles") or {}).values() for k in ("mean", "sd")
-    ]
+    curves += [(a or {}).get(k) for leg in legs for a in (leg.get("angles") or {}).values() for k in ("mean", "sd")]
     return all(c is not None and len(c) == len(PERCENT) and None not in c for c in curves)
 
 
@@ -144,9 +142,7 @@ def _panels(record: Mapping[str, Any]) -> Iterator[tuple[str, int, Callable[[Any
 
 def _draw_angle(human: HumanGait, legs: Mapping[str, Any], angle: str, ax: Any) -> None:
     low, high = human.low[angle], human.high[angle]
-    ax.fill_between(
-        PERCENT, low, high, color=PEOPLE_COLOUR, alpha=0.3, linewidth=0, label="people, mean ± SD"
-    )
+    ax.fill_between(PERCENT, low, high, color=PEOPLE_COLOUR, alpha=0.3, linewidth=0, label="people, mean ± SD")
     for side, leg in legs.items():
         mean, sd = (np.asarray(leg["angles"][angle][kind]) for kind in ("mean", "sd"))
         ax.fill_between(PERCENT, mean - sd, mean + sd, color=LEG_COLOURS[side], alpha=0.2, linewidth=0)

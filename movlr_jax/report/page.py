@@ -131,9 +131,7 @@ def rendered(template: str, scripts: Sequence[str], media: str = "data: blob:", 
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in files.values()]
     allowed = " ".join(f"'sha256-{value}'" for value in hashes)
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; media-src {media}"
-    css = [
-        resource_text("assets", "report", *name.split("/")) for name in ("vendor/uplot.min.css", "report.css")
-    ]
+    css = [resource_text("assets", "report", *name.split("/")) for name in ("vendor/uplot.min.css", "report.css")]
     page = _environment().get_template(template)
     return page.render(
         version=__version__,

@@ -137,9 +137,7 @@ def _rgba(model: mujoco.MjModel, g: int) -> list[float]:
         size = int(model.tex_height[texture] * model.tex_width[texture]), int(model.tex_nchannel[texture])
         start = int(model.tex_adr[texture])
         pixels = model.tex_data[start : start + size[0] * size[1]].reshape(size)
-        colour[:3] *= (pixels[:, :3] if size[1] >= 3 else np.repeat(pixels[:, :1], 3, axis=1)).mean(
-            axis=0
-        ) / 255
+        colour[:3] *= (pixels[:, :3] if size[1] >= 3 else np.repeat(pixels[:, :1], 3, axis=1)).mean(axis=0) / 255
     return [round(float(v), 3) for v in colour]
 
 
@@ -203,9 +201,9 @@ def _simplified(vertices: np.ndarray, faces: np.ndarray, share: float) -> tuple[
     wanted = max(200, math.ceil(share * len(faces)))
     if wanted < len(faces):
         points: Any = np.array(vertices, np.float32)
-        vertices, faces = fast_simplification.simplify(
-            points, np.array(faces, np.int32), target_count=wanted, agg=5
-        )[:2]
+        vertices, faces = fast_simplification.simplify(points, np.array(faces, np.int32), target_count=wanted, agg=5)[
+            :2
+        ]
     used, faces = np.unique(faces, return_inverse=True)
     return _ordered(np.asarray(vertices)[used], faces.reshape(-1, 3))
 
@@ -214,9 +212,7 @@ def _ordered(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.nd
     """Return a mesh with neighbours near each other: a renderer computes fewer vertices twice, and it is smaller."""
     edges = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
     n = len(vertices)
-    order = reverse_cuthill_mckee(
-        csr_array((np.ones(len(edges), np.int8), (edges[:, 0], edges[:, 1])), shape=(n, n))
-    )
+    order = reverse_cuthill_mckee(csr_array((np.ones(len(edges), np.int8), (edges[:, 0], edges[:, 1])), shape=(n, n)))
     place = np.empty(n, faces.dtype)
     place[order] = np.arange(n)
     faces = place[faces]
@@ -383,18 +379,12 @@ def _activations(
         driven = (model.actuator_trntype == mujoco.mjtTrn.mjTRN_TENDON) & (model.actuator_trnid[:, 0] == t)
         if driven.any():
             i = int(driven.argmax())
-            state = (
-                record.act[rows, model.actuator_actadr[i]]
-                if model.actuator_actnum[i]
-                else record.ctrl[rows, i]
-            )
+            state = record.act[rows, model.actuator_actadr[i]] if model.actuator_actnum[i] else record.ctrl[rows, i]
             values[:, column] = np.clip(np.abs(state), 0.0, 1.0)
     return values
 
 
-def _forces(
-    model: mujoco.MjModel, data: mujoco.MjData
-) -> Mapping[tuple[int, int], tuple[np.ndarray, np.ndarray]]:
+def _forces(model: mujoco.MjModel, data: mujoco.MjData) -> Mapping[tuple[int, int], tuple[np.ndarray, np.ndarray]]:
     """Return for each pair of bodies in contact where the force acts [3] m, and the force [3] N on the second one.
 
     The first body is the world if that is one of them. The place is the mean of the contacts, weighted by force.

@@ -104,9 +104,7 @@ def write_sweep_page(folder: Path) -> Path:
     """Write report.html for all runs below `folder` and return its path. Raises UserError if there is none."""
     members = read_members(folder)
     if not any(m.run for m in members):
-        raise UserError(
-            f"{folder} is neither a run directory nor a folder with runs: there is no run.db in it"
-        )
+        raise UserError(f"{folder} is neither a run directory nor a folder with runs: there is no run.db in it")
     path = folder / PAGE
     write_atomically(path, utf_8(render(folder, members)))
     return path

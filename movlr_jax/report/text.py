@@ -90,9 +90,7 @@ def result_sentence(run: Run) -> str:
     more = "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in _caveats(run))
     generations = sum(not g.final for g in run.generations)
     after = f"After {count(tried, 'program')} in {count(generations, 'generation')}"
-    unknown = (
-        "" if any(name in best.metrics for name in key_metrics(run)) else "; no success measure is recorded"
-    )
+    unknown = "" if any(name in best.metrics for name in key_metrics(run)) else "; no success measure is recorded"
     if best.name == FIRST:
         return f"{after}, the first program, {FIRST}, is still the best{unknown}.{more}"
     if first and first.failed:
@@ -151,9 +149,7 @@ def highlight_css() -> Markup:
 
 def diff(parent: str, child: str, parent_name: str, child_name: str) -> list[tuple[str, str]]:
     """Return the unified diff as (kind, line); kind is add, del, hunk, file or same."""
-    lines = difflib.unified_diff(
-        parent.splitlines(), child.splitlines(), parent_name, child_name, lineterm=""
-    )
+    lines = difflib.unified_diff(parent.splitlines(), child.splitlines(), parent_name, child_name, lineterm="")
     kinds = {"+": "add", "-": "del", "@": "hunk"}
     # the first two lines name the files; later lines may also begin with +++
     return [("file" if i < 2 else kinds.get(line[:1], "same"), line) for i, line in enumerate(lines)]

@@ -60,9 +60,7 @@ def _training(key: str, trained: Evaluation, reference: Evaluation | None, other
         if not any(math.isfinite(v) for v in values) or (name in _FAULTS and not any(values)):
             continue
         dotted = numbers(reference.learning.get(name)) if reference else []
-        compared = (
-            (other, numbers(reference.learning.get("env_steps")), dotted) if reference and dotted else None
-        )
+        compared = (other, numbers(reference.learning.get("env_steps")), dotted) if reference and dotted else None
         label = f"{title} against {_STEPS}"
         lines = {"final training" if key == "full" else "best program": values}
         chart = report_charts.motion_chart(label, quantities.unit(name), steps, lines, compared, _STEPS)

@@ -56,9 +56,7 @@ def hero(run: Run, films: Collection[Path]) -> list[dict[str, Any]]:
 
     def result(c: Evaluation) -> str:
         n = run.claims[c.name].n
-        return (
-            f"one of {n} trials: {quantities.summary(c.metrics)}" if n > 1 else quantities.summary(c.metrics)
-        )
+        return f"one of {n} trials: {quantities.summary(c.metrics)}" if n > 1 else quantities.summary(c.metrics)
 
     return [
         {"name": c.name, "caption": captions[c.name], "result": result(c), "film": c.film}
@@ -76,9 +74,7 @@ def _baselines(run: Run) -> list[str]:
 def _role(name: str, champion: str | None, first: str) -> str:
     if name == champion:
         return "champion and first program" if name == first else "champion"
-    return {first: "first program", "initial": "first program", HAND_WRITTEN: "program of the task"}.get(
-        name, ""
-    )
+    return {first: "first program", "initial": "first program", HAND_WRITTEN: "program of the task"}.get(name, "")
 
 
 def contest(run: Run, g: Generation) -> dict[str, Any] | None:

@@ -123,8 +123,7 @@ def heatmap(run: Run) -> dict[str, Any] | None:
             "generation": g,
             "name": name,
             "cells": [
-                {"share": shares[term], "weight": weights[term]} if term in weights else None
-                for term in terms
+                {"share": shares[term], "weight": weights[term]} if term in weights else None for term in terms
             ],
         }
         for g, name, weights, shares in rows

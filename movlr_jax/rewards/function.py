@@ -51,10 +51,7 @@ class RewardFunction:
         """
         before = action if previous is None else previous
         state = State(self.layout, _step(data, before), self.goals, _step(first, jnp.zeros_like(action)))
-        terms = {
-            name: jnp.asarray(value)
-            for name, value in self.program.reward(state, jnp.asarray(action)).items()
-        }
+        terms = {name: jnp.asarray(value) for name, value in self.program.reward(state, jnp.asarray(action)).items()}
         weights = self.program.weights
         return jnp.stack([weights[name] * value for name, value in terms.items()]).sum(), terms
 

@@ -147,9 +147,7 @@ class Scorer:
         for pool in (self._compilers, self._runners):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def __call__(
-        self, programs: Sequence[RewardProgram], steps: Step, actions: Array, initial: Step
-    ) -> Scores:
+    def __call__(self, programs: Sequence[RewardProgram], steps: Step, actions: Array, initial: Step) -> Scores:
         """Score steps [K, N, T, ...], actions [K, N, T, nu], initial [K, N, ...] (start of the episode)."""
         apart = _apart_on_device if isinstance(actions, jax.Array) else _apart
         states = apart((steps, actions, initial), len(programs))
@@ -158,8 +156,7 @@ class Scorer:
             totals=np.stack(totals),
             terms=[dict(zip(p.terms, t, strict=True)) for p, t in zip(programs, terms, strict=True)],
             nonfinite=[
-                {k: int(c) for k, c in zip(p.terms, n, strict=True)}
-                for p, n in zip(programs, nonfinite, strict=True)
+                {k: int(c) for k, c in zip(p.terms, n, strict=True)} for p, n in zip(programs, nonfinite, strict=True)
             ],
         )
 
@@ -207,9 +204,7 @@ class Scorer:
         shortest_s = min(_SHORTEST_S, self._deadline_s) if all(expected_s) else self._deadline_s
         return max(shortest_s, _SLACK * sum(expected_s))
 
-    def _within(
-        self, program: RewardProgram, work: _Work | None, states: int, what: str, deadline_s: float
-    ) -> Any:
+    def _within(self, program: RewardProgram, work: _Work | None, states: int, what: str, deadline_s: float) -> Any:
         """Return the result of `work`, None if it exceeds the deadline or the program did so before."""
         if work is None or program.structure in self.late:
             return None

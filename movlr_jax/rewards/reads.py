@@ -35,9 +35,7 @@ def reads_of(function: Callable[..., Any], view: Step, *others: Any) -> Reads:
 
     jaxpr = jax.make_jaxpr(of_parts)(vars(view), *others).jaxpr
     parts = dict(zip(sorted(vars(view)), jaxpr.invars, strict=False))  # the leaves of a dict are sorted
-    used = {
-        operand for equation in jaxpr.eqns for operand in equation.invars if isinstance(operand, core.Var)
-    }
+    used = {operand for equation in jaxpr.eqns for operand in equation.invars if isinstance(operand, core.Var)}
     used |= {out for out in jaxpr.outvars if isinstance(out, core.Var)}
     return Reads(
         sensors=_read(jaxpr, parts["sensors"], np.shape(view.sensors)[0]),

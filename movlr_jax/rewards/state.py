@@ -81,9 +81,7 @@ def reference_name(joint: str) -> str:
     return f"{_REFERENCE}{joint}"
 
 
-def instrument(
-    spec: mujoco.MjSpec, *, root: str, touch: Mapping[str, Sequence[str]], sites: Sequence[str]
-) -> None:
+def instrument(spec: mujoco.MjSpec, *, root: str, touch: Mapping[str, Sequence[str]], sites: Sequence[str]) -> None:
     """Add to `spec` the sensors that `State` reads.
 
     root: body whose subtree defines the centre of mass. touch: part -> bodies whose contacts count for it.
@@ -301,9 +299,7 @@ class Fields(Generic[A]):
     def goal_heading(self) -> A:
         """[] rad, left is positive | target heading: from 0 to the goal's heading within 1.5 s after turn_time"""
         if "heading" not in self._layout.goals:
-            raise self._error(
-                f"{self._what}.goal_heading: this task has no goal 'heading'; use {self._what}.goal"
-            )
+            raise self._error(f"{self._what}.goal_heading: this task has no goal 'heading'; use {self._what}.goal")
         return self._given(goal_heading(self._goals, self.time))
 
     def activation(self, muscle: str) -> A:
@@ -326,9 +322,7 @@ class Fields(Generic[A]):
         """[nu] 1, from 0 to 1 | activations of all muscles"""
         indices = self._layout.activations
         if len(indices) == 0 or (indices < 0).any():
-            raise self._error(
-                f"{self._what}.muscles: this model has actuators that are not muscles; use action"
-            )
+            raise self._error(f"{self._what}.muscles: this model has actuators that are not muscles; use action")
         return self._given(self._step.act[..., indices])
 
     def touch(self, name: str) -> A:

@@ -53,9 +53,7 @@ _HARMLESS = {
     ast.Return,
     ast.arguments,
 }
-_HARMLESS |= {
-    kind for base in (ast.operator, ast.unaryop, ast.cmpop, ast.boolop) for kind in base.__subclasses__()
-}
+_HARMLESS |= {kind for base in (ast.operator, ast.unaryop, ast.cmpop, ast.boolop) for kind in base.__subclasses__()}
 _FORBIDDEN = set(dir(builtins)) - set(BUILTINS)
 _HOMES = ("jnp", "jnp.linalg", "jax.nn", "jax.lax", "shaping")
 _DECORATORS = ("jax.jit", "jax.vmap", "functools.cache", "functools.lru_cache")
@@ -132,9 +130,7 @@ def check_node(node: ast.AST, names: Names) -> None:
             _check_variable(node.id, at, names)
         case ast.Subscript(ctx=ast.Store()) if node not in names.given:
             if any(isinstance(inner, ast.Slice) for inner in ast.walk(node.slice)):
-                raise ProgramError(
-                    f"{at}`{written(node)}`: a slice cannot be assigned to here; assign to it alone"
-                )
+                raise ProgramError(f"{at}`{written(node)}`: a slice cannot be assigned to here; assign to it alone")
         case ast.keyword(arg=str(name)) if name.startswith("_"):
             raise _hidden(name, at)
         case ast.Attribute():
@@ -216,18 +212,11 @@ def given_names(nodes: Sequence[ast.AST], names: Names) -> set[ast.AST]:
             case ast.Raise(exc=ast.Name() as kind) | ast.Raise(exc=ast.Call(func=ast.Name() as kind)):
                 if kind.id in ERRORS and kind.id not in names.bound:
                     found.add(kind)
-            case (
-                ast.Assign(targets=[ast.Subscript() as place])
-                | ast.AugAssign(target=ast.Subscript() as place)
-            ):
+            case ast.Assign(targets=[ast.Subscript() as place]) | ast.AugAssign(target=ast.Subscript() as place):
                 found.add(place)
             case ast.ClassDef(body=body):
                 decorators = [d for f in body if isinstance(f, ast.FunctionDef) for d in f.decorator_list[:1]]
-                found |= {
-                    d
-                    for d in decorators
-                    if isinstance(d, ast.Name) and d.id in set(_IN_CLASSES) - names.bound
-                }
+                found |= {d for d in decorators if isinstance(d, ast.Name) and d.id in set(_IN_CLASSES) - names.bound}
             case _:
                 pass
     return found
@@ -341,9 +330,7 @@ def _check_method(node: ast.Attribute, at: str, names: Names) -> None:
         case ast.Constant(value=str(template)) if node.attr == "format":
             _with_line(check_template, template, at)
         case ast.Name(id=name) if name in BUILTINS and name not in names.bound:
-            raise ProgramError(
-                f"{at}{name}.{node.attr} is not available in a reward program; call it on a value"
-            )
+            raise ProgramError(f"{at}{name}.{node.attr} is not available in a reward program; call it on a value")
         case _:
             pass
 

@@ -40,9 +40,7 @@ def refusal(primitive: str, line: int | None) -> str:
     what = _HINTS.get(primitive)
     if what:
         return f"{where}{what} (`{primitive}` is not an allowed operation)"
-    return (
-        f"{where}the operation `{primitive}` is not allowed in a reward; use elementwise functions and sums"
-    )
+    return f"{where}the operation `{primitive}` is not allowed in a reward; use elementwise functions and sums"
 
 
 def encode(closed: ClosedJaxpr, terms: list[str]) -> dict[str, Any]:
@@ -105,9 +103,7 @@ def _graph(jaxpr: Jaxpr, consts: Any, line: int | None = None) -> dict[str, Any]
     }
 
 
-def _flatten(
-    jaxpr: Jaxpr, scope: dict[Any, Any], flat: list[Any], values: list[Any], line: int | None
-) -> list[Any]:
+def _flatten(jaxpr: Jaxpr, scope: dict[Any, Any], flat: list[Any], values: list[Any], line: int | None) -> list[Any]:
     """Append the equations of a jaxpr to `flat`, inlining the functions that it calls."""
 
     def read(var: Any) -> Any:

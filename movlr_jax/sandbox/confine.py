@@ -77,9 +77,7 @@ def missing() -> list[str]:
         return [f"Linux (this is {platform.system()})"]
     lacks = []
     if platform.machine() not in ARCHITECTURES:
-        lacks.append(
-            f"a table of system calls for {platform.machine()} (there are {', '.join(ARCHITECTURES)})"
-        )
+        lacks.append(f"a table of system calls for {platform.machine()} (there are {', '.join(ARCHITECTURES)})")
     if landlock_abi() < 1:
         lacks.append(f"Landlock (Linux 5.13 or later with lsm=landlock; this is {platform.release()})")
     libc = _libc()
@@ -96,9 +94,7 @@ def low_limits() -> list[str]:
     for name, (what, needed, unit) in _NEEDED.items():
         allowed = resource.getrlimit(getattr(resource, name))[0] if hasattr(resource, name) else -1
         if allowed != resource.RLIM_INFINITY and allowed < needed * unit:
-            lacks.append(
-                f"this machine's limit of {what} is {allowed // unit:,}, at least {needed:,} are needed"
-            )
+            lacks.append(f"this machine's limit of {what} is {allowed // unit:,}, at least {needed:,} are needed")
     return lacks
 
 
@@ -114,9 +110,7 @@ def trial() -> list[str]:
     code = "import os; from movlr_jax.sandbox import confine as c; c.weak(c.Limits(5, c.GIB), os.getppid());"
     code += "c.confine_tracer(); os._exit(0)"
     environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, env=environment, timeout=60, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, timeout=60, check=False)
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     return [] if done.returncode == 0 else lines[-1:] or [f"exit status {done.returncode}"]
 
@@ -244,9 +238,7 @@ def _seccomp(allowed: Sequence[str | Condition]) -> None:
     _must(_libc().prctl(_SET_SECCOMP, _SECCOMP_FILTER, prog, 0, 0), "seccomp")
 
 
-def filter_program(
-    allowed: Sequence[str | Condition], machine: str, pid: int
-) -> list[tuple[int, int, int, int]]:
+def filter_program(allowed: Sequence[str | Condition], machine: str, pid: int) -> list[tuple[int, int, int, int]]:
     """Return the BPF program (code, jt, jf, k) that allows these calls and returns EPERM for all others.
 
     A call through another ABI (32 bit, x32) kills the process.

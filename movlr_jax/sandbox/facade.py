@@ -206,9 +206,7 @@ def facade() -> dict[str, Any]:
     steps = limits.Steps()
     counted = {name: steps.counted(getattr(itertools, name)) for name in ITERTOOLS}
     for path in ("jax.numpy", "jax.numpy.linalg"):
-        functions = [
-            (k, v) for k, v in vars(modules[path]).items() if callable(v) and not isinstance(v, type)
-        ]
+        functions = [(k, v) for k, v in vars(modules[path]).items() if callable(v) and not isinstance(v, type)]
         vars(modules[path]).update((k, _of_lists(v)) for k, v in functions)
     modules["jax"].jit = _no_jit
     vars(modules["functools"]).update(cache=_no_jit, lru_cache=_no_cache)

@@ -300,9 +300,7 @@ class _Reader:
         stacked = [Shape((length, *s.shape), s.dtype) for s in outs[carried:]]
         return (graph,), outs[:carried] + stacked
 
-    def cond(
-        self, item: Any, given: list[Shape], turns: int, depth: int
-    ) -> tuple[tuple[Graph, ...], list[Shape]]:
+    def cond(self, item: Any, given: list[Shape], turns: int, depth: int) -> tuple[tuple[Graph, ...], list[Shape]]:
         if not given or given[0].shape != () or given[0].dtype != np.int32:
             raise _malformed("a branch without an index")
         branches = [self.graph(g, given[1:], turns, depth + 1) for g in _list(item.get("g"), 64)]

@@ -47,9 +47,7 @@ class Guarded(ast.NodeTransformer):
         self.generic_visit(node)
         match node.targets:
             case [ast.Subscript(value=owner, slice=place)]:  # a slice may make a list longer
-                return ast.copy_location(
-                    ast.Expr(_call(node, "<stored>", node.value, owner, _index(place))), node
-                )
+                return ast.copy_location(ast.Expr(_call(node, "<stored>", node.value, owner, _index(place))), node)
             case _:
                 return node
 

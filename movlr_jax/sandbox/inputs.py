@@ -26,9 +26,7 @@ def inputs(layout: Layout) -> list[jax.core.ShapedArray]:
 def pack(layout: Layout, values: Sequence[Any]) -> tuple[Step, Any, Step, dict[str, Any]]:
     """Return (step, action, initial, goals) from the flat list."""
     n = len(FIELDS)
-    step, initial = (
-        Step(**dict(zip(FIELDS, v, strict=True))) for v in (values[:n], values[n + 1 : 2 * n + 1])
-    )
+    step, initial = (Step(**dict(zip(FIELDS, v, strict=True))) for v in (values[:n], values[n + 1 : 2 * n + 1]))
     return step, values[n], initial, dict(zip(sorted(layout.data), values[2 * n + 1 :], strict=True))
 
 

@@ -79,9 +79,7 @@ def _check_text(length: int) -> None:
 
 def _check_entries(entries: int) -> None:
     if entries > MAX_ENTRIES:
-        raise ProgramError(
-            f"a list has {entries:,} entries, the limit is {MAX_ENTRIES:,}; use jnp.zeros or jnp.full"
-        )
+        raise ProgramError(f"a list has {entries:,} entries, the limit is {MAX_ENTRIES:,}; use jnp.zeros or jnp.full")
 
 
 def _check_bits(bits: int, instead: str = "a float") -> None:
@@ -169,9 +167,7 @@ def check_template(template: str) -> None:
         if name is None:
             continue
         if not re.fullmatch(r"\d{0,3}|[A-Za-z]\w*", name, re.ASCII):
-            raise ProgramError(
-                f"a placeholder of .format must be {{}}, a number or a name, not {{{name[:40]}}}"
-            )
+            raise ProgramError(f"a placeholder of .format must be {{}}, a number or a name, not {{{name[:40]}}}")
         if not FORMAT.fullmatch(spec or ""):
             raise ProgramError("a format specification must be a literal such as .3f")
 

@@ -35,11 +35,7 @@ class Kind:
 
 
 def _int(value: Any) -> int:
-    if (
-        isinstance(value, bool | np.bool_)
-        or not isinstance(value, int | np.integer)
-        or abs(int(value)) > _BIG
-    ):
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or abs(int(value)) > _BIG:
         raise BadValue
     return int(value)
 
@@ -122,9 +118,7 @@ def _same(function: Callable[[Any], Any]) -> Kind:
 
 
 def _or_none(kind: Kind) -> Kind:
-    return Kind(
-        lambda v: None if v is None else kind.encode(v), lambda v: None if v is None else kind.decode(v)
-    )
+    return Kind(lambda v: None if v is None else kind.encode(v), lambda v: None if v is None else kind.decode(v))
 
 
 def _choice(enum: Any) -> Kind:

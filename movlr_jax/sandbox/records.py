@@ -64,9 +64,7 @@ class Record:
         return hash(tuple(asdict(self).items()))
 
 
-def made(
-    kind: str, name: str, fields: Sequence[str], namespace: dict[str, Any], roles: Mapping[str, str]
-) -> Any:
+def made(kind: str, name: str, fields: Sequence[str], namespace: dict[str, Any], roles: Mapping[str, str]) -> Any:
     """Return the class of a class statement: `kind` is its base or decorator, `roles` the decorators of methods."""
     if kind == "TypedDict":
         return dict
@@ -138,9 +136,7 @@ def name_of(value: Any) -> str:
     """Return the name of a function or a class of a program. Raises ProgramError for every other value."""
     if isinstance(value, FunctionType) or (isinstance(value, type) and value in _OFFERED):
         return value.__name__
-    raise ProgramError(
-        f".__name__ is not available on a {type(value).__name__}, only on functions of the program"
-    )
+    raise ProgramError(f".__name__ is not available on a {type(value).__name__}, only on functions of the program")
 
 
 def attribute(value: Any, name: str) -> Any:

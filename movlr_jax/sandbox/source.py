@@ -60,9 +60,7 @@ def parse(source: str) -> ParsedReward:
     except ProgramError as error:
         raise ProgramError(str(error)[:1000]) from None
     except Exception as error:  # an error of Python on an unforeseen tree
-        raise ProgramError(
-            f"the program cannot be parsed: {type(error).__name__}: {str(error)[:200]}"
-        ) from None
+        raise ProgramError(f"the program cannot be parsed: {type(error).__name__}: {str(error)[:200]}") from None
 
 
 def _tree(source: str) -> ast.Module:
@@ -182,10 +180,7 @@ class _Ignored(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> Any:
         self.generic_visit(node)
         match node.test:
-            case (
-                ast.Name(id="TYPE_CHECKING")
-                | ast.Attribute(value=ast.Name(id="typing"), attr="TYPE_CHECKING")
-            ):
+            case ast.Name(id="TYPE_CHECKING") | ast.Attribute(value=ast.Name(id="typing"), attr="TYPE_CHECKING"):
                 return node.orelse or None
             case _:
                 return node
@@ -275,9 +270,7 @@ def _check_depth(tree: ast.AST) -> None:
         depth += 1
         if depth > MAX_DEPTH:
             where = next((f"line {n.lineno}: " for n in level if hasattr(n, "lineno")), "")  # pyright: ignore
-            raise ProgramError(
-                f"{where}expressions are nested more than {MAX_DEPTH} deep; give parts of them a name"
-            )
+            raise ProgramError(f"{where}expressions are nested more than {MAX_DEPTH} deep; give parts of them a name")
         level = [child for node in level for child in ast.iter_child_nodes(node)]
 
 

@@ -120,8 +120,7 @@ def _terms(parsed: ParsedReward, terms: Any) -> dict[str, Any]:
         where = parsed.where(name)
         if name not in parsed.weights:
             raise ProgramError(
-                f"{where}term {name!r} has no weight: "
-                + unknown_name("entry of WEIGHTS", name, parsed.weights)
+                f"{where}term {name!r} has no weight: " + unknown_name("entry of WEIGHTS", name, parsed.weights)
             )
         if not isinstance(value, bool | int | float | complex | jax.Array | np.ndarray | np.generic):
             raise ProgramError(f"{where}term {name!r} is {_kind(value)}, expected one number")
@@ -131,9 +130,7 @@ def _terms(parsed: ParsedReward, terms: Any) -> dict[str, Any]:
                 "reduce it, e.g. jnp.linalg.norm(x) or jnp.mean(x)"
             )
         if jnp.issubdtype(jnp.result_type(value), jnp.complexfloating):
-            raise ProgramError(
-                f"{where}term {name!r} is complex ({jnp.result_type(value)}), expected a real number"
-            )
+            raise ProgramError(f"{where}term {name!r} is complex ({jnp.result_type(value)}), expected a real number")
     for name in parsed.weights:
         if name not in terms:
             raise ProgramError(
@@ -188,9 +185,7 @@ def explain(error: Exception) -> str:
         return f"{where}the variable {name!r} has no value here: it was deleted, or is only set in another branch"
     if isinstance(error, NameError) and mine:
         scope = [*mine[-1][0].f_locals, *mine[-1][0].f_globals, *BUILTINS]
-        return where + unknown_name(
-            "name", error.name, [n for n in scope if n.isidentifier() and n[0] != "_"]
-        )
+        return where + unknown_name("name", error.name, [n for n in scope if n.isidentifier() and n[0] != "_"])
     if isinstance(error, TypeError) and "shape" in first:
         return (
             f"{where}incompatible shapes: {first.rstrip('.')}; check the shapes that the state returns, "

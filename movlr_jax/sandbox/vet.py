@@ -105,9 +105,7 @@ class Sandbox:
             ) from error
         return Verdict("probe", None, time.monotonic() - began, program, notes)
 
-    def vet_all(
-        self, sources: Sequence[str], done: Callable[[int, int], None] | None = None
-    ) -> list[Verdict]:
+    def vet_all(self, sources: Sequence[str], done: Callable[[int, int], None] | None = None) -> list[Verdict]:
         """Vet programs in parallel on all cores. Returns verdicts in the order of the programs."""
         verdicts: dict[int, Verdict] = {}
         pool = ThreadPoolExecutor(max_workers=cores())
@@ -192,9 +190,7 @@ class Sandbox:
                 self.warm = registered(self._name, self._settings)
             return self.warm
 
-    def _ask(
-        self, warm: Warm, job: str, text: bytes, options: dict[str, Any], left: float
-    ) -> tuple[bytes, float]:
+    def _ask(self, warm: Warm, job: str, text: bytes, options: dict[str, Any], left: float) -> tuple[bytes, float]:
         """Return the answer of a new child of `warm` to `text`, and the time it took in s; `left` s are allowed.
 
         Raises Rejected if the child is late or dies, Lost if `warm` dies, UserError if no child can be started.

@@ -47,9 +47,7 @@ class Warm:
     def __init__(self) -> None:
         lacks = confine.low_limits()
         if lacks:
-            raise UserError(
-                f"the sandbox cannot run programs: {'; '.join(lacks)}; raise the limit and start again"
-            )
+            raise UserError(f"the sandbox cannot run programs: {'; '.join(lacks)}; raise the limit and start again")
         self._lock = threading.Lock()  # one request at a time
         self._owner, self._paths = os.getpid(), _paths()
         self._log = memory_file()

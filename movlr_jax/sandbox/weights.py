@@ -44,9 +44,7 @@ def weights_of(tree: ast.Module, names: Names) -> dict[str, float]:
     """Return the weights of a program. Raises ProgramError."""
     found = [n for n in tree.body if is_weights(n)]
     if len(found) != 1:
-        raise ProgramError(
-            f'a program must have one top-level `WEIGHTS = {{"term": 1.0, ...}}`; found {len(found)}'
-        )
+        raise ProgramError(f'a program must have one top-level `WEIGHTS = {{"term": 1.0, ...}}`; found {len(found)}')
     target, node = found[0].targets[0], found[0].value  # pyright: ignore[reportAttributeAccessIssue]
     for use in ast.walk(tree):
         if isinstance(use, ast.Name) and use.id == "WEIGHTS" and use is not target:
@@ -68,9 +66,7 @@ def weights_of(tree: ast.Module, names: Names) -> dict[str, float]:
 
 def _checked(value: Any, where: str) -> dict[str, float]:
     if not isinstance(value, dict) or not value:
-        raise ProgramError(
-            f"{where}WEIGHTS must be a dict with at least one term; got {type(value).__name__}"
-        )
+        raise ProgramError(f"{where}WEIGHTS must be a dict with at least one term; got {type(value).__name__}")
     for term, weight in value.items():
         if not isinstance(term, str) or not term.isidentifier() or len(term) > 64:
             raise ProgramError(
@@ -92,9 +88,9 @@ def _constants(tree: ast.Module, before: ast.stmt, names: Names) -> dict[str, An
         match node:
             case ast.Assign(targets=[ast.Name() as target], value=value):
                 pairs = [(target, value)]
-            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(
-                targets
-            ) == len(values):
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(
+                values
+            ):
                 pairs = list(zip(targets, values, strict=True))
             case _:
                 continue
@@ -140,9 +136,7 @@ def _value(node: ast.expr | None, known: dict[str, Any], names: Names) -> Any:
             return _number(result)  # a power may be complex
         case ast.Attribute() if names.path(node) in _CONSTANTS:
             return getattr(math, node.attr)
-        case ast.Call(func=function, args=args, keywords=[]) if (names.path(function) or "").startswith(
-            "math."
-        ):
+        case ast.Call(func=function, args=args, keywords=[]) if (names.path(function) or "").startswith("math."):
             name = (names.path(function) or "").removeprefix("math.")
             if name in MATH and callable(getattr(math, name, None)):
                 return getattr(math, name)(*(_number(of(a)) for a in args))

@@ -40,11 +40,7 @@ def _size(members: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
     with members.open(member) as file:
         try:
             version = np.lib.format.read_magic(file)
-            read = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, _, kind = read(file)
         except ValueError:  # no array, which `np.load` returns as bytes
             return member.file_size

@@ -63,8 +63,7 @@ class Database:
         database = cls(root / FILES[0])
         database.make_durable()
         database._db.executescript(
-            f"BEGIN; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID}; "
-            f"PRAGMA user_version = {_VERSION}; COMMIT;"
+            f"BEGIN; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {_VERSION}; COMMIT;"
         )
         return database
 
@@ -119,13 +118,9 @@ class Database:
         ((application,),) = self.read("PRAGMA application_id")
         ((version,),) = self.read("PRAGMA user_version")
         if application != _APPLICATION_ID:
-            raise UserError(
-                f"{path} was not written by movlr-jax; is {path.parent} another program's folder?"
-            )
+            raise UserError(f"{path} was not written by movlr-jax; is {path.parent} another program's folder?")
         if version != _VERSION:
-            raise UserError(
-                f"{path} has format {version}, but this version of movlr-jax reads format {_VERSION}"
-            )
+            raise UserError(f"{path} has format {version}, but this version of movlr-jax reads format {_VERSION}")
         with read_errors(path):
             schema = _schema(self._db)
         tables = {name for _, name, _ in schema}

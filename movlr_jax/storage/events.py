@@ -239,9 +239,7 @@ def parse_event(time: Any, kind: Any, generation: Any, candidate: Any, text: Any
     if not wrong and not isinstance(data, dict):
         wrong = f"it is {shortened(data)}, expected a mapping"
     if not isinstance(kind, str) or not isinstance(time, int | float):
-        wrong = (
-            f"its kind is {shortened(kind)} and its time {shortened(time)}, expected a string and a number"
-        )
+        wrong = f"its kind is {shortened(kind)} and its time {shortened(time)}, expected a string and a number"
     for name, number in (("generation", generation), ("candidate", candidate)):
         if not isinstance(number, int) or not -1 <= number <= _LARGEST:
             wrong = f"its {name} is {shortened(number)}, expected an integer from -1 to {_LARGEST}"
@@ -356,15 +354,7 @@ def _value(hint: Any, value: Any) -> Any:
         return int(value) if math.isfinite(value) else 0
     if value is not None:
         return value
-    return (
-        {}
-        if is_typeddict(hint)
-        else "none"
-        if origin is Literal
-        else hint()
-        if isinstance(hint, type)
-        else None
-    )
+    return {} if is_typeddict(hint) else "none" if origin is Literal else hint() if isinstance(hint, type) else None
 
 
 def fault(value: Any, hint: Any, where: str = "") -> str:
@@ -392,9 +382,7 @@ def fault(value: Any, hint: Any, where: str = "") -> str:
             return f"{name} is {shortened(value)}, expected a list"
         return _first(fault(v, arguments[0], f"{name}[{i}]") for i, v in enumerate(value))
     if origin is Literal:
-        return (
-            "" if value in arguments else f"{name} is {shortened(value)}, expected {' or '.join(arguments)}"
-        )
+        return "" if value in arguments else f"{name} is {shortened(value)}, expected {' or '.join(arguments)}"
     if hint in (str, Path) and not isinstance(value, str):
         return f"{name} is {shortened(value)}, expected a string"
     if hint in (int, float, bool) and not _is_number(value):
@@ -443,9 +431,7 @@ def _lacking(kind: str, generation: int, candidate: int, data: Mapping[str, Any]
             return "its numbers of names, strengths and p_best differ"
         if unknown := next((name for name in [data["best"], *shown] if name not in names), None):
             return f"{unknown!r:.50} is not among its names"
-        if None in shown or any(
-            c.get("winner") is None or c.get("reason") is None for c in data["comparisons"]
-        ):
+        if None in shown or any(c.get("winner") is None or c.get("reason") is None for c in data["comparisons"]):
             return "a comparison has no first, second, winner or reason"
     if kind == "described":
         seen = list(data["candidates"].values())
@@ -460,11 +446,7 @@ def _lacking(kind: str, generation: int, candidate: int, data: Mapping[str, Any]
 
 
 def _whole(value: Mapping[str, Any] | None, kind: type) -> bool:
-    return (
-        value is not None
-        and set(value) == set(get_type_hints(kind)) - {"problem"}
-        and None not in value.values()
-    )
+    return value is not None and set(value) == set(get_type_hints(kind)) - {"problem"} and None not in value.values()
 
 
 def _place(kind: Any, generation: Any, candidate: Any) -> str:

@@ -29,9 +29,7 @@ def inside(root: Path, relative: str) -> Path:
 
 
 def linked(path: Path) -> UserError:
-    return UserError(
-        f"{path} is a symbolic link, and links inside a run directory are not followed; remove it"
-    )
+    return UserError(f"{path} is a symbolic link, and links inside a run directory are not followed; remove it")
 
 
 def read_inside(root: Path, relative: str, most: int) -> bytes | None:

@@ -60,9 +60,7 @@ class EpisodeRecord:
     force: np.ndarray | None = None
 
     @classmethod
-    def read(
-        cls, states: bytes | Path, model: mujoco.MjModel, adapter: ModelAdapter | None = None
-    ) -> EpisodeRecord:
+    def read(cls, states: bytes | Path, model: mujoco.MjModel, adapter: ModelAdapter | None = None) -> EpisodeRecord:
         """Read an npz file, or its bytes. Raises UserError if it is not the record of an episode of `model`."""
         try:
             arrays = read_array_file(states) if isinstance(states, Path) else read_arrays(states)
@@ -172,9 +170,7 @@ class EpisodeRecord:
             columns |= {state_path(name, quantity): column for name, column in values.items()}
         for i in np.flatnonzero(self.model.actuator_actnum):
             name = self.model.actuator(i).name or str(i)
-            columns[muscle_path(name, "activation")] = self.act[:, self.model.actuator_actadr[i]].astype(
-                float
-            )
+            columns[muscle_path(name, "activation")] = self.act[:, self.model.actuator_actadr[i]].astype(float)
         return Table(self._seconds, columns, name="states")
 
     def controls(self) -> dict[str, np.ndarray]:
@@ -192,9 +188,7 @@ class EpisodeRecord:
         for i in range(model.nu):
             muscle = model.actuator_gaintype[i] == mujoco.mjtGain.mjGAIN_MUSCLE
             path = muscle_path(model.actuator(i).name or str(i))
-            columns[f"{path}|{'tendon_force' if muscle else 'actuation'}"] = found[:, i] * (
-                -1 if muscle else 1
-            )
+            columns[f"{path}|{'tendon_force' if muscle else 'actuation'}"] = found[:, i] * (-1 if muscle else 1)
         for i, name in enumerate(self.touch_names):
             columns[f"/contact/{name}|normal_force"] = self.touch[:, i].astype(float)
         return Table(self._seconds, columns, name="forces")

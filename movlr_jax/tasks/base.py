@@ -159,18 +159,14 @@ def fill_reward(text: str, roles: Mapping[str, str | Sequence[str]]) -> str:
     """
     names = {role: [name] if isinstance(name, str) else name for role, name in roles.items()}
     try:
-        return Template(text).substitute(
-            {role: ", ".join(map(quoted, these))[1:-1] for role, these in names.items()}
-        )
+        return Template(text).substitute({role: ", ".join(map(quoted, these))[1:-1] for role, these in names.items()})
     except KeyError as error:
         role = str(error.args[0])
         raise UserError(
             "the reward program of this task does not fit this model: " + unknown_name("role", role, roles)
         ) from None
     except ValueError as error:
-        raise UserError(
-            f"the reward program has a $ without a role name ({error}); write $$ for a plain $"
-        ) from None
+        raise UserError(f"the reward program has a $ without a role name ({error}); write $$ for a plain $") from None
 
 
 def joints_at_limit(model: mujoco.MjModel, qpos: np.ndarray, margin: float = 0.02) -> np.ndarray:

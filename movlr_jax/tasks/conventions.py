@@ -100,9 +100,7 @@ def with_signs(table: Table, coordinates: Coordinates, foreign: bool) -> tuple[T
         rest = {name: knee for name, knee in knees.items() if name not in turned}
         open_ = [name for name, knee in rest.items() if _either_sign(knee, coordinates.ranges.get(name))]
         if turned:
-            notes.append(
-                f"turned round, since the ranges of the joints have the other sign: {', '.join(turned)}"
-            )
+            notes.append(f"turned round, since the ranges of the joints have the other sign: {', '.join(turned)}")
         if open_:
             notes.append(
                 f"the signs of {', '.join(open_)} are taken as they are, since the ranges of the joints allow both; "

@@ -112,9 +112,7 @@ def _try(task: Task) -> None:
             state = jax.tree.map(lambda x: x[None], episode.final)
             pushed = task.perturb(state, CTRL_DT)
             fits = isinstance(pushed, SimState) and _shapes(pushed) == _shapes(state)
-            returned(
-                "perturb", pushed, fits, "the SimState that it gets, with other numbers of the same shapes"
-            )
+            returned("perturb", pushed, fits, "the SimState that it gets, with other numbers of the same shapes")
 
 
 def _all_are(values: Any, kind: type) -> bool:
@@ -198,9 +196,7 @@ def _arguments(make: Callable[..., Any], settings: Mapping[str, Any], file: Path
     for name, value in settings.items():
         where = f"task.settings.{name}"
         if name not in parameters:
-            raise UserError(
-                unknown_name("setting", where, [f"task.settings.{known}" for known in parameters])
-            )
+            raise UserError(unknown_name("setting", where, [f"task.settings.{known}" for known in parameters]))
         given[name] = typed(hints[name], value, where) if name in hints else value
     needed = [p.name for p in parameters.values() if p.default is p.empty and p.name not in given]
     if needed:

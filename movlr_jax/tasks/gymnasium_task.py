@@ -151,7 +151,5 @@ def _spec_of(world: MujocoEnv, env: str) -> mujoco.MjSpec:
     for array in ("body_mass", "geom_size", "geom_friction", "actuator_gear", "jnt_range", "dof_damping"):
         own, other = getattr(world.model, array), getattr(model, array)
         if own.shape != other.shape or not np.array_equal(own, other):
-            raise UserError(
-                f"env={env} changes {array} of its model {world.fullpath}, so it cannot be a task"
-            )
+            raise UserError(f"env={env} changes {array} of its model {world.fullpath}, so it cannot be a task")
     return spec

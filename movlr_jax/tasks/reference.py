@@ -184,8 +184,7 @@ def _check_range(model: mujoco.MjModel, joint: str, samples: np.ndarray, path: P
     low, high = info.range
     if np.mean((samples < low - BEYOND) | (samples > high + BEYOND)) > 0.5:
         found, range_ = (
-            " to ".join(f"{np.rad2deg(v):.0f}" for v in ends)
-            for ends in ((min(samples), max(samples)), (low, high))
+            " to ".join(f"{np.rad2deg(v):.0f}" for v in ends) for ends in ((min(samples), max(samples)), (low, high))
         )
         raise UserError(
             f"{path}: {joint} is outside of its range most of the time: {found} degrees, expected {range_}; change "

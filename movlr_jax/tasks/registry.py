@@ -105,9 +105,7 @@ def _instead(name: str, model: str) -> str:
         others, does = TASKS[name].models, f"does {name}"
     else:
         others = [other for entry in TASKS.values() if model in entry.models for other in entry.models]
-        others = sorted(
-            others, key=lambda other: -len(MODELS[other].roles.keys() & MODELS[model].roles.keys())
-        )
+        others = sorted(others, key=lambda other: -len(MODELS[other].roles.keys() & MODELS[model].roles.keys()))
         does = "has such a body"
     here = [other for other in others if MODELS[other].here]
     return f"model={here[0]}, which is here, {does}, too" if here else f"no other model that is here {does}"

@@ -100,9 +100,7 @@ def simple_task(
     Set the other fields of the task with dataclasses.replace(task, cameras=..., focus=..., diagnose=...).
     """
     if not re.fullmatch(r"[\w.-]+", name):
-        raise UserError(
-            f"name={name!r}: a task name is also a folder name; use only letters, digits, _, - and ."
-        )
+        raise UserError(f"name={name!r}: a task name is also a folder name; use only letters, digits, _, - and .")
     for setting, value, expected in (
         ("start_noise", start_noise, "a standard deviation in rad"),
         ("tie", 0.0 if tie is None else tie, "a difference of the score"),
@@ -164,9 +162,7 @@ def simple_task(
     begin = (
         start
         if callable(start)
-        else partial(
-            _starts, compiled, adapter, *(x.copy() for x in (at.qpos, at.qvel, at.act)), rest, start_noise
-        )
+        else partial(_starts, compiled, adapter, *(x.copy() for x in (at.qpos, at.qvel, at.act)), rest, start_noise)
     )
     first, human = (_program(text, folder) for text in (reward, human_reward))
     shown = [targets[goal] for goal in reached.values()]
@@ -195,11 +191,7 @@ def simple_task(
         elif not done and not measure and (value := achieved(motion, said)) is not None:
             done = {"success": value}
         # `quantities.leading`: those of the task come before its success
-        own |= (
-            {name: value for name, value in said.items() if name not in own}
-            if not (success or measure)
-            else {}
-        )
+        own |= {name: value for name, value in said.items() if name not in own} if not (success or measure) else {}
         return own | done | {name: value for name, value in (others | said).items() if name not in own}
 
     task = Task(
@@ -357,9 +349,7 @@ def _at_start(model: mujoco.MjModel, start: Any) -> tuple[mujoco.MjModel, mujoco
             f"start={shortened(start)}: expected joint -> rad or m, the name of a keyframe, or a function; name the "
             "joints, as in start={'elbow': -0.5}"
         )
-    if not isinstance(
-        start, str | None
-    ):  # a keyframe's controls and activations of servos hold another posture
+    if not isinstance(start, str | None):  # a keyframe's controls and activations of servos hold another posture
         data.ctrl[:] = 0.0
         for i in np.flatnonzero(servos(model)):
             first = model.actuator_actadr[i]
@@ -424,9 +414,7 @@ def _target(goal: str, value: object, model: mujoco.MjModel, data: mujoco.MjData
     try:
         return np.asarray(value, np.float32)
     except (TypeError, ValueError):
-        raise UserError(
-            f"goal {goal!r} is {value!r}, expected numbers or the name of a body or site"
-        ) from None
+        raise UserError(f"goal {goal!r} is {value!r}, expected numbers or the name of a body or site") from None
 
 
 def _placed_by(goals: Mapping[str, Array], model: mujoco.MjModel, own_program: bool) -> set[str]:
@@ -439,9 +427,7 @@ def _placed_by(goals: Mapping[str, Array], model: mujoco.MjModel, own_program: b
     for thing, value in things.items():
         if thing in known and not (np.shape(value) == (3,) and np.isfinite(value).all()):
             given = np.round(np.float64(value), 6).tolist()
-            raise UserError(
-                f"goal '{thing}_pos' is {shortened(given)}, expected 3 finite numbers: x, y and z in m"
-            )
+            raise UserError(f"goal '{thing}_pos' is {shortened(given)}, expected 3 finite numbers: x, y and z in m")
         if thing not in known and not own_program:
             raise UserError(
                 f"goal '{thing}_pos' is the target position of a body or site, but "

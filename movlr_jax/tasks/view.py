@@ -14,9 +14,7 @@ from movlr_jax.tasks.base import Camera
 _ROOM = 0.95  # share of the distance at which the diagonal of the scene fits into the view
 
 
-def camera_for(
-    model: mujoco.MjModel, qpos: np.ndarray, root: str, points: Sequence[np.ndarray] = ()
-) -> Camera:
+def camera_for(model: mujoco.MjModel, qpos: np.ndarray, root: str, points: Sequence[np.ndarray] = ()) -> Camera:
     """Return a camera that shows all moving parts and `points` [3] m, perpendicular to the plane of motion.
 
     The camera is in the frame in which z is up.

@@ -44,8 +44,7 @@ class WandbTracker:
     def generation(self, shown: Shown) -> None:
         with self._reached():
             films = {
-                f"films/{name}": self._wandb.Video(str(path), format="mp4")
-                for name, path in shown.films.items()
+                f"films/{name}": self._wandb.Video(str(path), format="mp4") for name, path in shown.films.items()
             }
             self._run.log({**shown.numbers, **films, "generation": shown.generation}, step=shown.generation)
 

@@ -70,10 +70,7 @@ def agreement(votes: Sequence[Vote]) -> tuple[int, int]:
     for vote in votes:
         met.setdefault(vote.pair, []).append(vote)
     both = [
-        a.preferred == b.preferred
-        for same in met.values()
-        for a, b in combinations(same, 2)
-        if a.rater != b.rater
+        a.preferred == b.preferred for same in met.values() for a, b in combinations(same, 2) if a.rater != b.rater
     ]
     return sum(both), len(both)
 
@@ -82,9 +79,7 @@ def rater_name(text: Any) -> str:
     """Return the name of a rater as it is recorded. Raises UserError."""
     name = " ".join(printable(text).split()) if isinstance(text, str) else ""
     if not 0 < len(name) <= _MOST_NAME:
-        raise UserError(
-            f"the name has {len(name)} characters, expected 1 to {_MOST_NAME}; type a shorter one"
-        )
+        raise UserError(f"the name has {len(name)} characters, expected 1 to {_MOST_NAME}; type a shorter one")
     return name
 
 

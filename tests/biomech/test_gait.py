@@ -178,9 +178,7 @@ def test_a_posture_set_by_hand_reads_as_it_looks(name: str, side: str):
     assert turned == pytest.approx(60.0, abs=6.0)  # the knees of some models also glide
     assert bent[foot][0] < straight[foot][0] - 0.2  # a flexed knee takes the foot behind
     raised = posed("hip_flexion", 30.0)
-    assert between(straight[shank] - straight[thigh], raised[shank] - raised[thigh]) == pytest.approx(
-        30.0, abs=1.0
-    )
+    assert between(straight[shank] - straight[thigh], raised[shank] - raised[thigh]) == pytest.approx(30.0, abs=1.0)
     assert raised[shank][0] > straight[shank][0] + 0.1  # a flexed hip takes the knee forward
     lifted = posed("ankle_dorsiflexion", 15.0)
     assert lifted[toes][2] > straight[toes][2] + 0.01  # dorsiflexion raises the toes
@@ -228,9 +226,7 @@ def test_a_walk_of_people_has_no_fault():
 
 def test_locked_knees_are_told_with_their_number():
     made = made_walk()
-    locked = replace(
-        made, angles=made.angles | {"knee_flexion": np.full_like(made.angles["knee_flexion"], 5.0)}
-    )
+    locked = replace(made, angles=made.angles | {"knee_flexion": np.full_like(made.angles["knee_flexion"], 5.0)})
     found = degenerate.faults(locked, GaitCriteria(), fell=False)
     assert found == {"locked_knees": "knees stay locked: 5 degrees in swing, people 45-60"}
     assert degenerate.faults(locked, GaitCriteria(knee_swing_deg=None), fell=False) == {}

@@ -63,9 +63,7 @@ def grid(model: mujoco.MjModel, muscle: int) -> tuple[np.ndarray, np.ndarray]:
     a, b = 0.5 * (prm[4] + 1), 0.5 * (prm[5] + 1)
     knots = np.concatenate([np.linspace(0.2, 2.0, 46), [prm[4], a, 1.0, b, prm[5]]])
     speeds = np.concatenate([np.linspace(-1.5, 1.5, 31), [-1.0, 0.0, prm[8] - 1]])
-    length, velocity = np.meshgrid(
-        short + (knots - prm[0]) * optimal, speeds * optimal * prm[6], indexing="ij"
-    )
+    length, velocity = np.meshgrid(short + (knots - prm[0]) * optimal, speeds * optimal * prm[6], indexing="ij")
     return length.ravel(), velocity.ravel()
 
 
@@ -76,9 +74,7 @@ def test_gain_and_bias_are_those_of_mujoco(model: mujoco.MjModel, precision):
     for i in some_muscles(model):
         length, velocity = grid(model, i)
         span, acc0, prm = model.actuator_lengthrange[i], model.actuator_acc0[i], model.actuator_gainprm[i, :9]
-        expected_gain = [
-            mujoco.mju_muscleGain(x, v, span, acc0, prm) for x, v in zip(length, velocity, strict=True)
-        ]
+        expected_gain = [mujoco.mju_muscleGain(x, v, span, acc0, prm) for x, v in zip(length, velocity, strict=True)]
         prm = model.actuator_biasprm[i, :9]
         passive = model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_MUSCLE
         expected_bias = [mujoco.mju_muscleBias(x, span, acc0, prm) if passive else 0.0 for x in length]
@@ -124,9 +120,7 @@ def test_the_excitation_brings_the_activation_where_it_is_wanted(dt: float):
             assert ((u >= 0) & (u <= 1)).all()
             low, high = (one_step(model, data, now, np.full(model.nu, x)) for x in (0.0, 1.0))
             reached = one_step(model, data, now, u)
-            np.testing.assert_allclose(
-                reached, np.clip(target, low, high), 0, 1e-6, err_msg=f"{a} -> {wanted}"
-            )
+            np.testing.assert_allclose(reached, np.clip(target, low, high), 0, 1e-6, err_msg=f"{a} -> {wanted}")
 
 
 def test_in_single_precision_the_excitation_is_good_enough(tiny):
@@ -136,9 +130,7 @@ def test_in_single_precision_the_excitation_is_good_enough(tiny):
     rng = np.random.default_rng(0)
     for _ in range(50):
         now, target = rng.uniform(size=(2, model.nu))
-        u = excitation_for(
-            params, jnp.float32(now), jnp.float32(target), float(np.float32(model.opt.timestep))
-        )
+        u = excitation_for(params, jnp.float32(now), jnp.float32(target), float(np.float32(model.opt.timestep)))
         low, high = (one_step(model, data, now, np.full(model.nu, x)) for x in (0.0, 1.0))
         reached = one_step(model, data, now, np.asarray(u))
         np.testing.assert_allclose(reached, np.clip(target, low, high), 0, 1e-5)

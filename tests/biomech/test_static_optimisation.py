@@ -121,9 +121,7 @@ def test_activations_are_those_of_nnls(model, contacts):
     adapter = model_adapter(model)
     spec = adapter.load()
     if contacts:
-        spec.worldbody.add_geom(
-            name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[5, 5, 0.1], pos=[0, 0, -2]
-        )
+        spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[5, 5, 0.1], pos=[0, 0, -2])
     compiled = spec.compile()
     dofs, qpos = postures(compiled, adapter, 4)
     if contacts:

@@ -63,9 +63,7 @@ def make_report(root: Path, task: Task) -> Path:
                 archive.put(path, moving_bar(3 * g + k, views=1, seconds=SECONDS))
                 archive.put(candidate_path(g, k, ".npz"), episode)
                 weights = {"near": 2.0 + g, HOSTILE: 1.0}
-                terms = {
-                    n: {"mean": 0.2, "curve": (w * np.sin((k + 1) * t)).tolist()} for n, w in weights.items()
-                }
+                terms = {n: {"mean": 0.2, "curve": (w * np.sin((k + 1) * t)).tolist()} for n, w in weights.items()}
                 data = {
                     "name": f"g{g:02d}k{k:02d}", "generation": g, "candidate": k, "reason": None, "film": path,
                     "source": f'"""Come near. {HOSTILE}"""\n\nWEIGHTS = {weights}\n', "weights": weights,
@@ -171,10 +169,7 @@ def test_every_section_is_reached_and_hostile_text_stays_text(show):
             "id => Math.abs(document.querySelector(id).getBoundingClientRect().top) < innerHeight", arg=target
         )
     assert page.evaluate("document.querySelectorAll('img:not(.still)').length") == 0
-    assert (
-        page.evaluate("[...document.querySelectorAll('b')].filter((b) => b.textContent === 'bold').length")
-        == 0
-    )
+    assert page.evaluate("[...document.querySelectorAll('b')].filter((b) => b.textContent === 'bold').length") == 0
     assert HOSTILE in (page.text_content("#comparisons") or "")
     assert HOSTILE in (page.text_content("#time .u-legend") or ""), "in the legend of a chart"
     assert HOSTILE in (page.text_content("#messages") or "")
@@ -194,9 +189,7 @@ def test_charts_and_films_follow_one_clock(show):
     film = "document.querySelector('.watch video')"
     page.wait_for_function(f"() => Math.abs({film}.currentTime - {SECONDS / 2}) < 0.08")
     page.wait_for_function(f"() => Math.abs(report.time - {film}.currentTime) < 0.1")
-    at = page.evaluate(
-        "new DOMMatrix(getComputedStyle(document.querySelector('#time .plot .playhead')).transform).e"
-    )
+    at = page.evaluate("new DOMMatrix(getComputedStyle(document.querySelector('#time .plot .playhead')).transform).e")
     assert at == pytest.approx(0.5 * box["width"], abs=0.05 * box["width"])
     bar = page.locator(".watch .transport input")
     bar.focus()
@@ -206,9 +199,7 @@ def test_charts_and_films_follow_one_clock(show):
     page.wait_for_function("() => report.time > 0.8")
     page.evaluate("report.pause()")
     page.evaluate("scrollTo({top: 0, behavior: 'instant'})")
-    page.wait_for_function(
-        "() => Math.abs(document.querySelector('#films video').currentTime - report.time) < 0.05"
-    )
+    page.wait_for_function("() => Math.abs(document.querySelector('#films video').currentTime - report.time) < 0.05")
 
 
 def drawn(chromium, folder: Path, spec: dict) -> Any:
@@ -307,9 +298,7 @@ def test_a_model_of_any_size_is_drawn(chromium, tmp_path: Path, size: float):
     shown = Shown(chromium, make_report(tmp_path / "run", task))
     shown.at("space")
     shown.page.wait_for_selector("[data-ready]", timeout=60_000)
-    red, green, blue = np.moveaxis(
-        np.array(Image.open(io.BytesIO(picture(shown.page))).convert("RGB"), int), 2, 0
-    )
+    red, green, blue = np.moveaxis(np.array(Image.open(io.BytesIO(picture(shown.page))).convert("RGB"), int), 2, 0)
     lines = shown.page.evaluate("report.view.lines.geometry.attributes.position.count / 2")
     thick = shown.page.evaluate("report.view.thickness(report.view.head.tendons[0].radius)")
     shown.context.close()

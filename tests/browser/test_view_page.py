@@ -26,9 +26,7 @@ def test_a_motion_is_shown_and_plays(browser):
     page.on("console", lambda m: m.type == "error" and problems.append(m.text))
     page.on("pageerror", lambda error: problems.append(str(error)))
     outside: list[str] = []
-    page.on(
-        "request", lambda r: r.url.startswith("http") and "127.0.0.1" not in r.url and outside.append(r.url)
-    )
+    page.on("request", lambda r: r.url.startswith("http") and "127.0.0.1" not in r.url and outside.append(r.url))
     try:
         page.goto(served.address)
         page.wait_for_selector("canvas", timeout=60_000)

@@ -32,9 +32,7 @@ def served(tmp_path: Path, films) -> Iterator[tuple[Path, str, subprocess.Popen]
     """A run of five candidates on the page of `movlr-jax vote`."""
     terms = ("near", "calm", "<b>bold</b>")
     shows = ("the right side of the body", "the front, <i>far</i>")
-    run = make_run(
-        tmp_path / "run", 5, film=films, description="kick <i>hard</i>", terms=terms, cameras=shows
-    )
+    run = make_run(tmp_path / "run", 5, film=films, description="kick <i>hard</i>", terms=terms, cameras=shows)
     process = subprocess.Popen(
         [sys.executable, "-m", "movlr_jax", "vote", str(run), "port=0"],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -76,9 +74,7 @@ class Page:
         self.ready()
         said = self.text("#left-text")
         self.page.keyboard.press(key)
-        self.page.wait_for_function(
-            "said => document.querySelector('#left-text').textContent != said", arg=said
-        )
+        self.page.wait_for_function("said => document.querySelector('#left-text').textContent != said", arg=said)
 
     def shot(self, name: str) -> None:
         if SHOTS:
@@ -154,9 +150,7 @@ def test_films_play_in_step_scrub_slow_down_and_change_cameras(browser, served):
     times = []
     for _ in range(20):  # twice round: they hold the end for a moment
         page.wait_for_timeout(130)
-        times.append(
-            (page.evaluate("document.querySelector('#films video').currentTime"), page.evaluate(gap))
-        )
+        times.append((page.evaluate("document.querySelector('#films video').currentTime"), page.evaluate(gap)))
     assert len({t for t, _ in times}) > 5, "they play, over and over"
     assert sum(g < 0.12 or g >= 0.25 for _, g in times) >= 12, "in step; one film of 0.7 s holds its end"
     page.keyboard.press(" ")
@@ -207,9 +201,7 @@ def test_two_raters_at_once(browser, served):
                 person.press(key)
     by = {name: [v for v in votes(run) if v.rater == name] for name in ("Ana", "Bo")}
     assert [len(v) for v in by.values()] == [3, 3]
-    ana.page.wait_for_function(
-        "() => document.querySelector('#raters').textContent.includes('Bo 3')", timeout=8000
-    )
+    ana.page.wait_for_function("() => document.querySelector('#raters').textContent.includes('Bo 3')", timeout=8000)
     assert "two people agree in" in ana.text("#raters")
     assert ana.problems + bo.problems == []
 

@@ -56,9 +56,7 @@ def test_corpus(name: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytes
     found = lines(capfd.readouterr().out)
     assert [f["name"] for f in found] == [c["name"] for c in corpus]
     wrong = [
-        (f, c.get("why"))
-        for f, c in zip(found, corpus, strict=True)
-        if c["want"] not in (f["verdict"], "guard")
+        (f, c.get("why")) for f, c in zip(found, corpus, strict=True) if c["want"] not in (f["verdict"], "guard")
     ]
     assert wrong == []
     for line in found:

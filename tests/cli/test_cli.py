@@ -191,9 +191,7 @@ def test_methods_are_compared_over_seeds(elsewhere: Path, capfd, mistake: Mistak
         assert "compare takes seeds=0,1,2" in mistake(compare, *given, wrong)
 
 
-def test_comparison_of_task_from_words_leaves_out_hand_written_reward(
-    elsewhere: Path, capfd, mistake: Mistake
-):
+def test_comparison_of_task_from_words_leaves_out_hand_written_reward(elsewhere: Path, capfd, mistake: Mistake):
     given = [*LEG, "instruction=lift the foot"]
     assert compare([*given, "run_dir=words"]) == 0
     said = capfd.readouterr()

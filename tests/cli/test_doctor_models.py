@@ -72,16 +72,12 @@ def test_known_pairs_are_what_they_are_called():
 
 def test_judge_that_always_says_first_is_found_out(capsys: pytest.CaptureFixture[str]):
     def first(asked: Asked) -> dict:
-        return (
-            {**scripted_model(asked), "winner": "first"} if asked.wants == "winner" else scripted_model(asked)
-        )
+        return {**scripted_model(asked), "winner": "first"} if asked.wants == "winner" else scripted_model(asked)
 
     with FakeServer("gemini", brain=first) as vlm:
         assert main(["judge", "vlm=gemini", f"vlm.base_url={vlm.url}", *SMALL]) == 0
         assert len(vlm.requests) == 8
-        assert not any("Success:" in json.dumps(request["body"]) for request in vlm.requests), (
-            "that of the task"
-        )
+        assert not any("Success:" in json.dumps(request["body"]) for request in vlm.requests), "that of the task"
     said = capsys.readouterr().out
     assert "accuracy 3 of 8, flip rate 100 %, first shown preferred 8 of 8, 8 calls, 0." in said
     assert "a generation of 4 programs makes at most 20 calls to it, about 0." in said

@@ -60,9 +60,7 @@ def test_program_is_evaluated_in_several_trials(tmp_path: Path, capfd: pytest.Ca
     assert f"initial from 3 starts: {successes:.0f} of 3 succeed (" in said
 
 
-def test_another_evaluation_does_not_overwrite_trajectory(
-    elsewhere: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_another_evaluation_does_not_overwrite_trajectory(elsewhere: Path, capsys: pytest.CaptureFixture[str]):
     def kept(*more: str) -> str:
         assert evaluate([*QUICK, "run_dir=kept", *more]) == 0
         return json.loads(capsys.readouterr().out.splitlines()[-1])["trajectory"]

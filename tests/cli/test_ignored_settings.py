@@ -14,9 +14,7 @@ from movlr_jax.cli.transfer import main as transfer
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
-UNUSED = (
-    "is not used: of Hydra's own settings, only those of hydra/launcher, hydra/sweeper and hydra.sweep are"
-)
+UNUSED = "is not used: of Hydra's own settings, only those of hydra/launcher, hydra/sweeper and hydra.sweep are"
 REMOVED = "settings cannot be removed; give another value, as in"
 IGNORED = [
     *((setting, f"{setting.lstrip('+').partition('=')[0]} {UNUSED}") for setting in (

@@ -93,9 +93,7 @@ def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(finished: Path, t
 def test_ctrl_c_ends_cleanly_and_resumably(finished: Path, tmp_path: Path):
     run = tmp_path / "interrupted"
     command = [sys.executable, "-m", "movlr_jax.search"]
-    child = subprocess.Popen(
-        [*command, *QUICK, "films=false", f"run_dir={run}"], stderr=subprocess.PIPE, text=True
-    )
+    child = subprocess.Popen([*command, *QUICK, "films=false", f"run_dir={run}"], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not _evaluated(run):
         time.sleep(0.05)
@@ -146,9 +144,7 @@ def test_extended_run_that_is_interrupted_goes_on_where_it_was(
     assert not run.finished
     assert run.best.name.startswith("g02"), "the newest ranking counts, not that of the end before"
     assert run.best.source == (root / "best.py").read_text()
-    assert search([f"resume='{root}'"]) == 0, (
-        "as the interrupted one said; it knows how many generations it has"
-    )
+    assert search([f"resume='{root}'"]) == 0, "as the interrupted one said; it knows how many generations it has"
     run = open_run(root)
     assert run.finished
     assert run.best.source == (root / "best.py").read_text()

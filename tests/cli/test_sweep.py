@@ -48,9 +48,7 @@ def test_cfg_prints_what_run_would_use(capfd: pytest.CaptureFixture[str]):
     assert yaml.safe_load(capfd.readouterr().out)["subdir"] == "${hydra.job.num}"
 
 
-def test_completion_knows_tasks_and_settings(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_completion_knows_tasks_and_settings(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     def completed(line: str) -> list[str]:
         monkeypatch.setenv("COMP_LINE", line)
         assert movlr_jax(["-sc", "query=bash"]) == 0
@@ -86,9 +84,7 @@ def test_experiment_file_overrides_tuned_settings_and_command_line_overrides_bot
 # Sweeps.
 
 
-def test_sweep_is_one_folder_with_page_and_goes_on_where_it_was(
-    elsewhere: Path, capfd: pytest.CaptureFixture[str]
-):
+def test_sweep_is_one_folder_with_page_and_goes_on_where_it_was(elsewhere: Path, capfd: pytest.CaptureFixture[str]):
     own = experiment(elsewhere, "candidates: 2\n")
     given = ["-m", *LEG, *own, "seed=range(0,2)", "hydra.sweep.dir=sweep", "hydra.sweep.subdir=s${seed}"]
     given.remove("candidates=1")

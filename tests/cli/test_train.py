@@ -55,9 +55,7 @@ def arrays(path: Path) -> dict[str, np.ndarray]:
         return {name: held[name] for name in held.files}
 
 
-def test_stages_follow_one_another_and_are_not_repeated(
-    recipe: Path, tmp_path: Path, capfd, mistake: Mistake
-):
+def test_stages_follow_one_another_and_are_not_repeated(recipe: Path, tmp_path: Path, capfd, mistake: Mistake):
     root = tmp_path / "run"
     command = [f"+recipe={recipe}", f"run_dir={root}", "starts=2", "seed=3"]
     assert train(command) == 0
@@ -94,9 +92,7 @@ def test_stages_follow_one_another_and_are_not_repeated(
     assert train(command) == 0
     err = mistake(train, *command, "optimizer.ppo.epochs=2")
     assert "was trained with other settings: optimizer.ppo.epochs was 4, is 2" in err
-    assert "task.settings.forward_m was None, is 0.2" in mistake(
-        train, *command, "+task.settings.forward_m=0.2"
-    )
+    assert "task.settings.forward_m was None, is 0.2" in mistake(train, *command, "+task.settings.forward_m=0.2")
 
 
 @pytest.mark.slow
@@ -143,6 +139,4 @@ def test_checkpoint_that_cannot_be_read_is_told(recipe: Path, tmp_path: Path, mi
     for file in stage.glob("checkpoints/**/d/*"):
         file.write_bytes(file.read_bytes()[:20])
     told = mistake(train, *command, alone=False)
-    assert re.search(
-        rf"the checkpoint {re.escape(str(stage))}\S* cannot be read \(.*\); remove \S+ to train", told
-    )
+    assert re.search(rf"the checkpoint {re.escape(str(stage))}\S* cannot be read \(.*\); remove \S+ to train", told)

@@ -68,9 +68,7 @@ def test_trial_that_fails_is_not_best(tmp_path: Path, capsys: pytest.CaptureFixt
     """Its goal is 5 m away: the score of the trial that works is below -100. The other one has no finite measure."""
     given = small_study(tmp_path)
     task = (tmp_path / "kick.py").read_text().replace("[forward_m, 0.0, 0.25]", "[5.0, 0.0, 0.25]")
-    task = task.replace(
-        "goals=", "measure=lambda read: {'far': 1.0 if forward_m == 0.25 else float('nan')}, goals="
-    )
+    task = task.replace("goals=", "measure=lambda read: {'far': 1.0 if forward_m == 0.25 else float('nan')}, goals=")
     (tmp_path / "kick.py").write_text(task)
     (tmp_path / "space.yaml").write_text("task.settings.forward_m: {low: 0.25, high: 0.5}\n")
     assert main([*given, "trials=2", "task.settings.forward_m=0.25"]) == 0

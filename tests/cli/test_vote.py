@@ -167,9 +167,7 @@ def test_the_ranking_stands_next_to_that_of_the_judge(tmp_path: Path):
         assert question["rows"][0]["name"] == "g00k00"
         assert question["judge"]["name"] == JUDGE
         met = {v.pair for v in page.questions.votes}
-        assert (
-            question["judge"]["both"] == len(met & {frozenset(("g00k00", f"g00k0{i}")) for i in (1, 2)}) == 2
-        )
+        assert question["judge"]["both"] == len(met & {frozenset(("g00k00", f"g00k0{i}")) for i in (1, 2)}) == 2
         assert question["judge"]["same"] == 1
         assert question["best"]["source"] == SOURCE
         assert [term["name"] for term in question["best"]["terms"]] == ["near", "calm"]
@@ -202,10 +200,7 @@ def test_hostile_text_stays_text(tmp_path: Path):
     assert "unsafe" not in policy
     scripts = [page_file(name).read_text() for name in ("vote.js", "films.js", "critique.js")]
     assert not [
-        s
-        for s in scripts
-        for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write")
-        if word in s
+        s for s in scripts for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write") if word in s
     ]
 
 

@@ -104,9 +104,7 @@ def main() -> int:
     subprocess.run(sweep(root / "alone"), stderr=subprocess.DEVNULL, check=True)
     alone = [root / "alone" / str(i) for i in range(4)]
     same = [evaluated(a) == evaluated(b) != [] for a, b in zip(runs, alone, strict=True)]
-    best = [
-        (a / "best.py").read_bytes() == (b / "best.py").read_bytes() for a, b in zip(runs, alone, strict=True)
-    ]
+    best = [(a / "best.py").read_bytes() == (b / "best.py").read_bytes() for a, b in zip(runs, alone, strict=True)]
     note(f"killed: {len(killed)} of 4; status of the sweep: {child.returncode}")
     note(f"as without Slurm and without kills: programs and measures {same}, best.py {best}")
     said.append("```")

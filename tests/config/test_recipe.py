@@ -20,9 +20,7 @@ def test_every_stage_has_settings_that_exist(name: str):
     for stage in recipe.stages:
         config = compose(recipe.overrides(stage, None, []))
         assert config.optimizer.ppo.env_steps == stage.steps
-    acting = compose(
-        recipe.evaluation(Path("policy.npz"), ["optimizer.ppo.envs=8", f"{STEPS}=64"])
-    ).optimizer.ppo
+    acting = compose(recipe.evaluation(Path("policy.npz"), ["optimizer.ppo.envs=8", f"{STEPS}=64"])).optimizer.ppo
     assert (acting.env_steps, acting.envs, acting.init) == (0, 8, "policy.npz")
 
 
@@ -69,9 +67,7 @@ def test_recipe_that_is_wrong_is_told(text: str, message: str, tmp_path: Path):
 
 def test_recipe_takes_over_settings_of_another(tmp_path: Path):
     path = tmp_path / "mine.yaml"
-    path.write_text(
-        "extends: flat_walk_legs\nsettings: {task: slope_walk}\nstages: [{optimizer.ppo.env_steps: 5}]"
-    )
+    path.write_text("extends: flat_walk_legs\nsettings: {task: slope_walk}\nstages: [{optimizer.ppo.env_steps: 5}]")
     mine, base = read_recipe(str(path)), read_recipe("flat_walk_legs")
     assert {name for name in base.settings if base.settings[name] != mine.settings[name]} == {"task"}
     assert (mine.acting, mine.settings["task"], len(mine.stages)) == (base.acting, "slope_walk", 1)

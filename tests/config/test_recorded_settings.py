@@ -16,9 +16,7 @@ from movlr_jax.errors import UserError
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, Any]:
     """Settings as the version before parts with settings of their own recorded them."""
-    values = plain(
-        compose(["+task=bottle_pour", "method=motionvl", "optimizer.muscle.law=torque", "tuned=false"])
-    )
+    values = plain(compose(["+task=bottle_pour", "method=motionvl", "optimizer.muscle.law=torque", "tuned=false"]))
     o = values["optimizer"]
     o |= {"options": {}, "race": False, "value": {"use": False}}
     o["mppi"] |= {"rule": "best", "strategy": "CMA_ES", "anneal_updates": 0.5, "anneal_knots": 0.9}

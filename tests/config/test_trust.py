@@ -78,9 +78,7 @@ def edit(run: Path, **settings: Any) -> None:
         if file and Path(file).is_file():
             event = {"path": file, "sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
             db.execute("DELETE FROM events WHERE kind = 'task_file'")
-            db.execute(
-                "INSERT INTO events (time, kind, data) VALUES (0, 'task_file', ?)", (json.dumps(event),)
-            )
+            db.execute("INSERT INTO events (time, kind, data) VALUES (0, 'task_file', ?)", (json.dumps(event),))
         (text,) = db.execute("SELECT data FROM events WHERE kind = 'run'").fetchone()
         event = json.loads(text)
         event["settings"] |= {k: v for k, v in settings.items() if not isinstance(v, dict)}
@@ -162,9 +160,7 @@ def test_files_of_policies_are_listed_but_not_those_of_package(run: Path, name: 
 
 def test_two_things_are_asked_for_at_once_and_none_acts(run: Path, trap: tuple[Path, Path]):
     file, ran = trap
-    edit(
-        run, task={"name": "own", "settings": {"file": str(file)}}, model="own", llm=SERVER, sandbox="process"
-    )
+    edit(run, task={"name": "own", "settings": {"file": str(file)}}, model="own", llm=SERVER, sandbox="process")
     with pytest.raises(UserError) as refused:
         compose([f"resume={run}"])
     for thing in (f"task.settings.file={file}", "sandbox=process", "llm.key_env=AWS_SECRET"):
@@ -203,10 +199,7 @@ def test_no_command_runs_task_file_of_run_of_others(
         (gait, [str(run)]),
     ):
         assert command(words) == 2
-        assert (
-            "was not begun by you on this machine, and asks for: task.settings.file="
-            in capfd.readouterr().err
-        )
+        assert "was not begun by you on this machine, and asks for: task.settings.file=" in capfd.readouterr().err
     with pytest.raises(UserError, match="was not begun by you"):
         _ = mj.open_run(run).task
     with pytest.raises(UserError, match="was not begun by you"):
@@ -237,9 +230,7 @@ def test_report_asks_only_for_what_it_shows(run: Path, capfd: pytest.CaptureFixt
 
 
 def test_what_user_gives_is_users(run: Path):
-    edit(
-        run, tracker={"name": "mlflow", "uri": "http://192.0.2.7"}, workers={"name": "ray", "address": "auto"}
-    )
+    edit(run, tracker={"name": "mlflow", "uri": "http://192.0.2.7"}, workers={"name": "ray", "address": "auto"})
     with pytest.raises(UserError, match=r"asks for: workers\.name=ray") as refused:
         compose([f"resume={run}", "tracker=none"])
     assert "tracker" not in str(refused.value)

@@ -38,9 +38,7 @@ CART = """<mujoco><worldbody>
 <geom type="capsule" fromto="0 0 0 0 0 0.6" size="0.05" mass="5"/></body></body></worldbody>
 <actuator><motor joint="x" gear="100" ctrllimited="true" ctrlrange="-3 3"/></actuator></mujoco>"""
 SHORT = {"horizon_s": 0.048, "mppi": rules.Mppi(samples=4)}
-TRAINING = changed(
-    PpoConfig(), envs=4, unroll=3, unrolls=2, minibatches=2, epochs=2, hidden=(8,), value_hidden=(8,)
-)
+TRAINING = changed(PpoConfig(), envs=4, unroll=3, unrolls=2, minibatches=2, epochs=2, hidden=(8,), value_hidden=(8,))
 REWARDS = [
     load(parse(f'WEIGHTS = {{"t": 1.0}}\ndef reward(state, action):\n    return {{"t": {term}}}\n'))
     for term in ("state.com[2] - jnp.mean(action ** 2)", "state.com_vel[0] * jnp.exp(-state.time)")

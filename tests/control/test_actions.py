@@ -181,10 +181,7 @@ def test_a_walker_is_blind_to_where_it_stands_and_sees_what_the_model_says():
     data.qpos[:3], data.qvel[:] = [5.0, -3.0, 0.7], np.arange(8) / 10
     mujoco.mj_forward(model, data)
     step = spaces.Step(
-        *(
-            jnp.asarray(x, jnp.float32)
-            for x in (0.0, data.qpos, data.qvel, data.act, data.sensordata, [0.3, -0.4])
-        )
+        *(jnp.asarray(x, jnp.float32) for x in (0.0, data.qpos, data.qvel, data.act, data.sensordata, [0.3, -0.4]))
     )
     what = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
     seen = np.asarray(spaces.observation(model, layout, goals, what)(step))

@@ -47,9 +47,7 @@ def test_what_does_not_fit_runs_in_smaller_parts_from_then_on():
     seen.clear()
     parts.run(2, 12, run)
     assert seen == [3, 3, 3, 3]
-    assert said[-1] == (
-        "  memory: 24 rollouts of 25 steps do not fit into memory together; they run in 4 parts of 6"
-    )
+    assert said[-1] == ("  memory: 24 rollouts of 25 steps do not fit into memory together; they run in 4 parts of 6")
 
 
 def test_the_estimate_comes_first():

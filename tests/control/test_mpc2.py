@@ -55,9 +55,7 @@ def lengths_at(model: mujoco.MjModel, qpos: np.ndarray) -> tuple[np.ndarray, np.
     data.qpos[:] = qpos
     mujoco.mj_forward(model, data)
     moment = np.zeros((model.nu, model.nv))
-    mujoco.mju_sparse2dense(
-        moment, data.actuator_moment, data.moment_rownnz, data.moment_rowadr, data.moment_colind
-    )
+    mujoco.mju_sparse2dense(moment, data.actuator_moment, data.moment_rownnz, data.moment_rowadr, data.moment_colind)
     return data.actuator_length.copy(), moment
 
 
@@ -106,9 +104,7 @@ def excitation_in_numpy(
     return result
 
 
-@pytest.mark.parametrize(
-    "law", LAWS, ids=lambda law: f"{type(law).__name__}-{'hold' if law.hold else 'free'}"
-)
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{type(law).__name__}-{'hold' if law.hold else 'free'}")
 def test_the_muscle_law_is_the_equation(tiny, law: laws.MuscleLaw):
     """Two plans for each of six moving states, half of them nearly relaxed; every row has its own target."""
     space = PostureSpace(law, tiny.model, tiny.layout, PLANNED)
@@ -119,9 +115,7 @@ def test_the_muscle_law_is_the_equation(tiny, law: laws.MuscleLaw):
     params = space.params(tiny.physics, state, plans)
     assert (params["hold"].any(axis=1) == law.hold).all()
     doubled = jax.tree.map(lambda x: np.repeat(x, 2, axis=0), state)
-    one_step = tiny.physics.rollout(
-        doubled, space.policy(tiny.physics), params, steps=1, key=jax.random.key(0)
-    )
+    one_step = tiny.physics.rollout(doubled, space.policy(tiny.physics), params, steps=1, key=jax.random.key(0))
     expected = [
         excitation_in_numpy(law, tiny.model, tiny.physics, doubled, r, plans[r // 2, r % 2, 0], params["hold"][r])
         for r in range(12)
@@ -148,9 +142,7 @@ def test_several_knots_move_the_target_between_postures(tiny, kind):
     mean = {k: v.mean(axis=1) for k, v in moving["target"].items()}
     for params, expected in ((still, first), (halfway, {**first, "target": mean})):
         actions = [
-            tiny.physics.rollout(
-                state, space.policy(tiny.physics), given, steps=1, key=jax.random.key(0)
-            ).actions
+            tiny.physics.rollout(state, space.policy(tiny.physics), given, steps=1, key=jax.random.key(0)).actions
             for space, given in ((two, params), (one, expected))
         ]
         np.testing.assert_allclose(*actions, atol=1e-5)
@@ -173,9 +165,7 @@ def test_kept_joints_are_held_where_they_were_told_whatever_the_state_and_the_pl
     expected = np.array(state.qpos)
     expected[:, 1], expected[:, 2] = 0.2, 0.6
     lengths, _ = tiny.physics.kinematics(expected)
-    np.testing.assert_allclose(
-        space.params(tiny.physics, state, plans)["target"]["length"], lengths, rtol=1e-6
-    )
+    np.testing.assert_allclose(space.params(tiny.physics, state, plans)["target"]["length"], lengths, rtol=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -406,8 +396,7 @@ def test_rows_that_diverge_never_win():
     space = ControlSpace(model, knots=1, horizon_s=0.05)
     planner = planner_of(space, model, layout, {}, rules.Mppi(samples=64, sigma=0.2), horizon_s=0.05)
     greedy = (
-        'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n'
-        '    return {"a": jnp.abs(action[1]) + 0.01 * action[0]}\n'
+        'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": jnp.abs(action[1]) + 0.01 * action[0]}\n'
     )
     rest = np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 0))
 

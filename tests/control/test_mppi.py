@@ -201,9 +201,7 @@ def test_sparse_noise_changes_few_dimensions_in_all_knots():
     changed = noise != 0
     np.testing.assert_array_equal(changed[:, 0], changed[:, 1])
     np.testing.assert_array_equal(noise[changed], np.asarray(white)[changed])
-    np.testing.assert_allclose(
-        np.cov(changed[:, 0].T), np.eye(DIMS) * 2 / 9, atol=0.02
-    )  # each by itself, p = 1/3
+    np.testing.assert_allclose(np.cov(changed[:, 0].T), np.eye(DIMS) * 2 / 9, atol=0.02)  # each by itself, p = 1/3
     np.testing.assert_allclose(changed.mean((0, 1)), 1 / 3, atol=0.03)
     np.testing.assert_array_equal(sparse(white, key, 1.0), white)
 

@@ -34,16 +34,12 @@ LEG = [
 M, Z = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3), np.linspace(0.1, 0.9, 3, dtype=np.float32)
 FUNCTIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "products": lambda x: M.T @ (M @ x) + jnp.einsum("ij,ik->jk", M, M @ jnp.diag(x)).sum(0),
-    "lookups": lambda x: (
-        jnp.append(x, 0.0)[np.array([[0, 3], [2, 1]])] + jnp.asarray(M)[(2 * x[0]).astype(int), :2]
-    ),
+    "lookups": lambda x: jnp.append(x, 0.0)[np.array([[0, 3], [2, 1]])] + jnp.asarray(M)[(2 * x[0]).astype(int), :2],
     "changes": lambda x: jnp.zeros(5).at[np.array([1, 3, 1])].add(x).at[np.array([0, 4])].set(x[:2]),
     "choices": lambda x: jnp.where(x > 0.4, jnp.clip(x, 0.2, 0.6), x**3) * jnp.isfinite(x),
     "loops": lambda x: jax.lax.fori_loop(0, 5, lambda i, y: y + jnp.sin(y) / (i + 1), x),
     "scans": lambda x: jax.lax.scan(lambda c, y: (c + y, c * y), x.sum(), x, reverse=True)[1],
-    "curves": lambda x: (
-        jnp.log1p(jnp.expm1(x)) + jax.nn.sigmoid(x) ** -2 + jnp.cumsum(x)[::-1] + jnp.round(x * 5)
-    ),
+    "curves": lambda x: jnp.log1p(jnp.expm1(x)) + jax.nn.sigmoid(x) ** -2 + jnp.cumsum(x)[::-1] + jnp.round(x * 5),
 }
 
 
@@ -53,9 +49,7 @@ def test_a_translated_function_is_the_function(name: str):
     model = onnx_model(function, {"x": (3,)}, "y", {})
     session = ort.InferenceSession(model.SerializeToString())
     for x in (Z, -Z, 3 * Z[::-1].copy()):
-        np.testing.assert_allclose(
-            session.run(None, {"x": x})[0], function(jnp.asarray(x)), rtol=1e-5, atol=1e-6
-        )
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], function(jnp.asarray(x)), rtol=1e-5, atol=1e-6)
 
 
 def checked(words: list[str], folder: Path, steps: int) -> float:
@@ -76,9 +70,7 @@ def checked(words: list[str], folder: Path, steps: int) -> float:
         names = {"sensordata": "sensors", "ctrl": "prev_action"}
         seen = {x.name: getattr(view, names.get(x.name, x.name)) for x in session.get_inputs()}
         worst = max(worst, float(np.abs(session.run(None, seen)[0] - act(view)).max()))
-    final = runpy.run_path(str(RUNNER))["run"](
-        str(folder / "leg.onnx"), (steps - 0.5) * ppo.sim_physics.ctrl_dt
-    )
+    final = runpy.run_path(str(RUNNER))["run"](str(folder / "leg.onnx"), (steps - 0.5) * ppo.sim_physics.ctrl_dt)
     np.testing.assert_allclose(final.qpos, ours.final.qpos[0], atol=1e-3)
     assert np.abs(final.qpos - start.qpos[0]).max() > 1e-3
     return worst

@@ -158,15 +158,11 @@ def test_a_file_that_is_wrong_is_told(tmp_path: Path, whole: bytes, kind: str):
 def test_a_policy_decides_what_it_is_and_nothing_else(tmp_path: Path, whole: bytes):
     path = tmp_path / "policy.npz"
     path.write_bytes(whole)
-    other = changed(
-        CONFIG, observe=("qpos",), hidden=(3,), action="pd", learning_rate=0.5, acts="sample", envs=7
-    )
+    other = changed(CONFIG, observe=("qpos",), hidden=(3,), action="pd", learning_rate=0.5, acts="sample", envs=7)
     got = policy_settings(str(path), other)
     assert got == replace(other, policy=CONFIG.policy)
     loaded = load_policy(str(path), fresh(got))
-    for ours, theirs in zip(
-        jax.tree.leaves(loaded.params), jax.tree.leaves(fresh(CONFIG).params), strict=True
-    ):
+    for ours, theirs in zip(jax.tree.leaves(loaded.params), jax.tree.leaves(fresh(CONFIG).params), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 

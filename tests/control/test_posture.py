@@ -106,14 +106,10 @@ def test_a_policy_commands_what_the_planners_law_does(tiny, kind):
     params = {"moment": np.zeros((6, tiny.model.nu, 2)), **params, "hold": np.tile(rest, (6, 1))}
     policy, view = space.policy(tiny.physics), jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), state.step)
     expected = jax.vmap(policy, in_axes=(0, 0, None))(params, view, KEY)
-    found = jax.vmap(lambda a, v: made.controls(a, v, tiny.physics.sim_dt, tiny.physics.ctrl_dt))(
-        actions, view
-    )
+    found = jax.vmap(lambda a, v: made.controls(a, v, tiny.physics.sim_dt, tiny.physics.ctrl_dt))(actions, view)
     np.testing.assert_allclose(found, expected, atol=0.1)
     assert np.abs(np.asarray(found) - np.asarray(expected)).mean() < 0.01
-    assert np.std(np.asarray(expected), axis=0).max() > 0.03, (
-        "excitations that are all alike would say little"
-    )
+    assert np.std(np.asarray(expected), axis=0).max() > 0.03, "excitations that are all alike would say little"
 
 
 @pytest.mark.slow

@@ -56,9 +56,7 @@ def program(*terms: str):
     lines = "\n".join(f"        't{i}': {term}," for i, term in enumerate(terms))
     weights = {f"t{i}": 1.0 + i for i in range(len(terms))}
     return load(
-        parse(
-            f'"""x"""\n\nWEIGHTS = {weights}\n\n\ndef reward(state, action):\n    return {{\n{lines}\n    }}\n'
-        )
+        parse(f'"""x"""\n\nWEIGHTS = {weights}\n\n\ndef reward(state, action):\n    return {{\n{lines}\n    }}\n')
     )
 
 
@@ -96,18 +94,14 @@ def of_candidate(tree, k: int):
     return jax.tree.map(lambda x: np.asarray(x)[k], tree)
 
 
-def data(
-    seed: int, rows: int = 6, steps: int = 5
-) -> tuple[PpoConfig, learning.PPONetworks, learning.Learner, Batch]:
+def data(seed: int, rows: int = 6, steps: int = 5) -> tuple[PpoConfig, learning.PPONetworks, learning.Learner, Batch]:
     """A network, a learner whose statistics have seen something, and data that a policy nearby might have made."""
     config = changed(SMALL, clip_observation=0.0)
     network = learning.networks(config, 3, 2)
     learner = learning.init(config, network, 3, jax.random.key(seed))
     rng = np.random.default_rng(seed)
     seen = jnp.asarray(rng.normal(1.0, 2.0, (rows, steps, 3)), jnp.float32)
-    learner = learner.replace(
-        normalizer=learning.seen(learner.normalizer, seen, jnp.ones((rows, steps), bool))
-    )
+    learner = learner.replace(normalizer=learning.seen(learner.normalizer, seen, jnp.ones((rows, steps), bool)))
     logits = network.policy_network.apply(learner.normalizer, learner.params.policy, seen)
     raw = jnp.asarray(rng.normal(size=(rows, steps, 2)), jnp.float32)
     log_prob = network.parametric_action_distribution.log_prob(logits, raw)
@@ -323,9 +317,7 @@ def test_what_goes_wrong_in_one_candidate_stays_there(ppo, harm: str):
         assert told_of_harm[k] == told[k]
     assert (sum(told_of_harm[1]["nonfinite"]) > 0) == (harm == "a reward that explodes")
     if harm != "a policy's nan":  # that one is beyond help, and known: nothing of it was learned
-        jax.tree.map(
-            lambda x: np.testing.assert_array_equal(np.isfinite(x), True), of_candidate(harmed[0], 1)
-        )
+        jax.tree.map(lambda x: np.testing.assert_array_equal(np.isfinite(x), True), of_candidate(harmed[0], 1))
     else:
         assert told_of_harm[1]["skipped"] == [4.0, 4.0]
         assert told[1]["skipped"] == [0.0, 0.0]
@@ -357,9 +349,7 @@ def test_a_training_that_was_cut_short_goes_on(ppo, tmp_path: Path):
     assert b"training/return" in events
 
 
-def test_an_interruption_waits_until_a_checkpoint_is_written(
-    ppo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_interruption_waits_until_a_checkpoint_is_written(ppo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     save = ocp.CheckpointManager.save
 
     def interrupted(manager: ocp.CheckpointManager, *given, **more) -> bool:

@@ -35,14 +35,10 @@ KICK = load(
     )
 )
 RELAX = load(
-    parse(
-        '"""x"""\nWEIGHTS = {"a": 1.0}\n\n\ndef reward(state, action):\n    return {"a": -jnp.mean(action)}\n'
-    )
+    parse('"""x"""\nWEIGHTS = {"a": 1.0}\n\n\ndef reward(state, action):\n    return {"a": -jnp.mean(action)}\n')
 )
 BEND = load(
-    parse(
-        '"""x"""\nWEIGHTS = {"a": 1.0}\n\n\ndef reward(state, action):\n    return {"a": state.q("knee")}\n'
-    )
+    parse('"""x"""\nWEIGHTS = {"a": 1.0}\n\n\ndef reward(state, action):\n    return {"a": state.q("knee")}\n')
 )
 STEPS = 10
 

@@ -129,9 +129,7 @@ def test_an_evolution_strategy_is_that_of_evosax():
     flat = (plans / PLAN.sigma).reshape(20, -1)
     state, _ = es.tell(jax.random.key(0), flat, costs, state, es.default_params)
     new = mine.update(PLAN, samples, costs, LOWER, UPPER)
-    np.testing.assert_allclose(
-        new.mean, np.clip(state.mean.reshape(3, 2) * PLAN.sigma, LOWER, UPPER), rtol=1e-4
-    )
+    np.testing.assert_allclose(new.mean, np.clip(state.mean.reshape(3, 2) * PLAN.sigma, LOWER, UPPER), rtol=1e-4)
 
 
 def test_splines_by_hand():

@@ -72,9 +72,7 @@ def test_a_reflected_body_is_seen_reflected(walk: Task, sees: PolicyConfig):
     see = observation(sees, walk, rest)
     half = 0.5 / float(walk.goals["stride_frequency"])
     here, there = (
-        np.asarray(
-            see(jax.tree.map(lambda x, i=i: jnp.asarray(np.asarray(x)[i], jnp.float32), view).replace(time=t))
-        )
+        np.asarray(see(jax.tree.map(lambda x, i=i: jnp.asarray(np.asarray(x)[i], jnp.float32), view).replace(time=t)))
         for i, t in ((0, 0.3), (1, 0.3 + half))
     )
     across = observation_reflection(sees, walk)

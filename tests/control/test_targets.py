@@ -76,9 +76,7 @@ def test_rewards_read_torques_in_plans_and_episodes():
     plan = (home + 0.2)[:, None]
     cost = controllers.costs(plan, start, start.step, jax.random.key(0))
     params = planner.space.params(planner.sim_physics, start, plan)
-    played = planner.physics.rollout(
-        start, planner.plan_policy, params, steps=planner.horizon, key=jax.random.key(0)
-    )
+    played = planner.physics.rollout(start, planner.plan_policy, params, steps=planner.horizon, key=jax.random.key(0))
     u = np.asarray(planner.recorded(start, played).actions[0], float)
     before = np.vstack([planner.recorded(start, played).steps.prev_action[0, :1], u[:-1]])
     assert np.abs(u).max() > 1.0  # not the targets, which are 0.2
@@ -100,9 +98,7 @@ def test_engines_agree_on_costs():
 
 def test_which_motors_suit_targets():
     """Legs do; wheels, carts that carry a pole, servos and motors that are weaker than their limb do not."""
-    servo = MOTOR_DOG.replace(
-        '<motor name="fl_h" joint="fl_hip" gear="3"', '<position kp="50" joint="fl_hip"'
-    )
+    servo = MOTOR_DOG.replace('<motor name="fl_h" joint="fl_hip" gear="3"', '<position kp="50" joint="fl_hip"')
     for text, expected in (
         (MOTOR_DOG, 8),
         (WHEELED, 0),

@@ -55,11 +55,7 @@ def test_a_policy_that_sees_less_learns_to_act_like_its_teacher(tmp_path: Path):
     untaught = learning.init(pupil.config, pupil.network, 4, KEY)
     asked, known, fresh = (
         jax.vmap(
-            jax.vmap(
-                lambda v, p=ppo, w=who: p.network.policy_network.apply(
-                    w.normalizer, w.params.policy, p.see(v)
-                )
-            )
+            jax.vmap(lambda v, p=ppo, w=who: p.network.policy_network.apply(w.normalizer, w.params.policy, p.see(v)))
         )(views)
         for ppo, who in ((teacher, old), (pupil, learner), (pupil, untaught))
     )

@@ -49,9 +49,7 @@ def test_a_perfect_episode_that_diverged_is_the_last(task: Task, scheme: str, pl
     lost = outcome(task, replace(made, valid=np.asarray(len(made.actions) - 1)))
     entrants = [Evaluation.of(Program(0, 0), trial) for trial in (*ran[:place], lost, *ran[place:])]
     judge = MetricsJudge()
-    result = rank(
-        range(3), lambda pairs: [judge.compare(task, entrants[i], entrants[j]) for i, j in pairs], scheme
-    )
+    result = rank(range(3), lambda pairs: [judge.compare(task, entrants[i], entrants[j]) for i, j in pairs], scheme)
     assert result.order[-1] == place
     assert lost.failed
     assert lost.metrics["distance_m"] > 5.9

@@ -22,8 +22,7 @@ PPO = ["optimizer=ppo", "optimizer.ppo.env_steps=32", "optimizer.ppo.envs=4", "o
 
 def test_the_three_variants_differ_in_who_writes_and_who_watches():
     base, llm, vlm, whole = (
-        compose(["+task=humanoid_walk", f"method={name}"])
-        for name in ("rl_base", "rl_llm", "rl_llm_vlm", "motionvl")
+        compose(["+task=humanoid_walk", f"method={name}"]) for name in ("rl_base", "rl_llm", "rl_llm_vlm", "motionvl")
     )
     assert (base.candidates, base.generations, base.method.start) == (1, 1, "human")
     for config in (llm, vlm, whole):
@@ -44,9 +43,7 @@ def test_the_first_program_is_the_canonical_one_and_the_others_are_made_of_it(tm
     reward = tmp_path / "hand.py"
     reward.write_text(HAND)
     task = tmp_path / "task.py"
-    task.write_text(
-        Path(TINY).read_text().replace("episode_s=0.1", f'human_reward="{reward}", episode_s=0.1')
-    )
+    task.write_text(Path(TINY).read_text().replace("episode_s=0.1", f'human_reward="{reward}", episode_s=0.1'))
     arguments = [
         f"+task={task}",
         "method=rl_llm",

@@ -29,9 +29,7 @@ def test_who_has_a_fault_does_not_win_and_the_disagreement_is_kept(why: str, sai
     result = gated(Preference(said, "more natural"), candidate(0, **FAULTS[why]), candidate(1))
     assert (result.winner, result.reason) == ("second", f"g00k00: {why}")
     assert result.overruled == f"the judge answered {said}: more natural"
-    other = gated(
-        Preference({"first": "second"}.get(said, said), ""), candidate(1), candidate(0, **FAULTS[why])
-    )
+    other = gated(Preference({"first": "second"}.get(said, said), ""), candidate(1), candidate(0, **FAULTS[why]))
     assert other.winner == "first"
     assert other.overruled
 

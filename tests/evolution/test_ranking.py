@@ -67,9 +67,7 @@ def test_fit_is_that_of_choix(n: int, games: int, variance: float):
 
 
 def log_posterior(s: np.ndarray, wins: np.ndarray, variance: float) -> float:
-    likelihood = -sum(
-        wins[i, j] * np.log1p(np.exp(s[j] - s[i])) for i in range(len(s)) for j in range(len(s))
-    )
+    likelihood = -sum(wins[i, j] * np.log1p(np.exp(s[j] - s[i])) for i in range(len(s)) for j in range(len(s)))
     return likelihood - 0.5 * (s**2).sum() / variance
 
 
@@ -86,9 +84,7 @@ def test_fit_is_the_top_of_the_posterior_and_the_covariance_its_curvature():
 
     gradient = [(at(e) - at(-e)) / (2 * h) for e in basis]
     np.testing.assert_allclose(gradient, 0, atol=1e-6)
-    curvature = [
-        [(at(a, b) - at(a, -b) - at(-a, b) + at(-a, -b)) / (4 * h * h) for a in basis] for b in basis
-    ]
+    curvature = [[(at(a, b) - at(a, -b) - at(-a, b) + at(-a, -b)) / (4 * h * h) for a in basis] for b in basis]
     np.testing.assert_allclose(np.linalg.inv(covariance), -np.array(curvature), atol=1e-5)
 
 
@@ -113,9 +109,7 @@ def test_a_judge_who_answers_by_position_gives_ties(scheme: str):
 SILENT = Preference("none", "the answer is empty", answered=False)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "calls"), [("active", 6), ("round_robin", 12), ("knockout", 6), ("paper", 3)]
-)
+@pytest.mark.parametrize(("scheme", "calls"), [("active", 6), ("round_robin", 12), ("knockout", 6), ("paper", 3)])
 def test_silence_ranks_nobody_and_keeps_who_stood(scheme: str, calls: int):
     """Who stands is the first entrant. Once everybody has met and nobody has heard an answer, asking ends."""
     asked = []
@@ -146,9 +140,7 @@ def test_each_meeting_of_a_pair_is_a_flip_or_none():
     one_order = [(0, 1, "first"), (0, 1, "second")]
     assert flip_rate([Comparison.of(i, j, Preference(said, "")) for i, j, said in one_order]) == 0
     flipped = [*meetings, (0, 1, "first"), (1, 0, "first")]
-    assert flip_rate([Comparison.of(i, j, Preference(said, "")) for i, j, said in flipped]) == pytest.approx(
-        1 / 3
-    )
+    assert flip_rate([Comparison.of(i, j, Preference(said, "")) for i, j, said in flipped]) == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 8, 13])

@@ -111,9 +111,7 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
     said = mistake(search, *PLAIN, "seed=1", f"resume={run}")
     assert said.startswith("seed cannot be changed when a run is resumed")
     said = mistake(search, TASK, *LEG[1:], f"resume={run}")
-    assert said.startswith(
-        f"{run} was created with other settings: task.name was 'described', is 'bottle_pour'; "
-    )
+    assert said.startswith(f"{run} was created with other settings: task.name was 'described', is 'bottle_pour'; ")
     assert said.endswith(f"give only resume={run} to continue with the recorded settings")
     assert search([f"resume={run}", "generations=3"]) == 0
     assert len(results(run)) == 3
@@ -122,9 +120,7 @@ def test_only_what_does_not_make_it_another_run_may_change(mistake: Mistake, fin
     said = mistake(search, f"resume={run}", "generations=1")
     assert said == f"generations=1: {run} already has 3 generations; give 3 or more"
     assert (run / "best.py").read_text() == best
-    assert yaml.safe_load((run / "config.yaml").read_text())["generations"] == 3, (
-        "the next resume goes on to it"
-    )
+    assert yaml.safe_load((run / "config.yaml").read_text())["generations"] == 3, "the next resume goes on to it"
     with Archive.open(run, write=False) as archive:
         assert (archive.get("run") or {})["settings"]["generations"] == 3, "as the report says"
     assert search([f"resume={run}"]) == 0

@@ -122,9 +122,7 @@ def test_certainty_decides_whether_a_better_program_replaces_the_first(
     def trial(name: str, g: int, n: int) -> dict[str, float]:
         return {"score": (1.0 if name == "g00k01" else 0.0) + (-1) ** n * (0.5 if name == "g00k00" else 0.0)}
 
-    context = played(
-        tmp_path / "run", [NAMES[0][:2]], trial, "trials=2", "confirm=0", f"certainty={certainty}"
-    )
+    context = played(tmp_path / "run", [NAMES[0][:2]], trial, "trials=2", "confirm=0", f"certainty={certainty}")
     with context.archive:
         assert evolve(context).best.name == champion
         said = context.archive.get("ranked", 0)
@@ -160,9 +158,7 @@ def test_a_clearly_better_program_wins_and_the_claim_is_of_fresh_trials(tmp_path
     assert "; hand-written program 0 of 2 succeed" in event["text"]
     assert event["p_better"] > 0.9
     assert event["verdict"] == confirmed.verdict
-    assert event["verdict"].startswith(
-        "a better program than the first was found (g01k02 is better with P = "
-    )
+    assert event["verdict"].startswith("a better program than the first was found (g01k02 is better with P = ")
     assert event["improved"]
     assert any(line.startswith("the hand-written program: ") for line in said), "it is looked at first, too"
 
@@ -190,9 +186,7 @@ def test_a_champion_that_fresh_trials_do_not_confirm_is_not_called_better(tmp_pa
     assert event
     assert confirmed.champion == "g00k01"
     assert not event["improved"]
-    assert event["verdict"].startswith(
-        "no better program than the first was found (g00k01 is better with P = 0."
-    )
+    assert event["verdict"].startswith("no better program than the first was found (g00k01 is better with P = 0.")
 
 
 def test_the_recorded_hop_search_finds_the_program_that_hops(tmp_path: Path):
@@ -271,11 +265,7 @@ def test_a_search_in_which_nothing_runs_ends_in_a_sentence(tmp_path: Path):
 def test_a_task_without_randomness_says_that_trials_differ_in_noise_alone(tmp_path: Path, still: bool):
     base = replace(tiny_task(), score=lambda m: m["score"])
     at = base.start(np.random.default_rng(0), 1)
-    task = (
-        replace(base, start=lambda rng, rows: tuple(np.repeat(x, rows, axis=0) for x in at))
-        if still
-        else base
-    )
+    task = replace(base, start=lambda rng, rows: tuple(np.repeat(x, rows, axis=0) for x in at)) if still else base
     context = played(tmp_path / "run", NAMES[:1], noisy({}), "trials=2", "confirm=0", task=task)
     said = lines(context)
     with context.archive:
@@ -313,9 +303,7 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize(("setting", "sentence"), SETTINGS, ids=[setting for setting, _ in SETTINGS])
-def test_settings_of_trials_that_cannot_be_are_told(
-    elsewhere: Path, mistake: Mistake, setting: str, sentence: str
-):
+def test_settings_of_trials_that_cannot_be_are_told(elsewhere: Path, mistake: Mistake, setting: str, sentence: str):
     given = [a for a in LEG if a.partition("=")[0] not in ("trials", "confirm")]
     assert mistake(search, *given, setting).startswith(sentence)
     assert not list(elsewhere.iterdir())
@@ -428,9 +416,7 @@ def test_a_judge_sees_two_motions_of_the_same_trial_in_both_orders(tmp_path: Pat
 
 def test_a_judge_who_may_be_asked_seldom_is_asked_no_more_often_in_a_generation(tmp_path: Path):
     judge = Watching()
-    context = played(
-        tmp_path / "run", NAMES, noisy({}), "trials=4", "confirm=0", "comparisons=8", judge=judge
-    )
+    context = played(tmp_path / "run", NAMES, noisy({}), "trials=4", "confirm=0", "comparisons=8", judge=judge)
     with context.archive:
         evolve(context)
         counts = [len(event.data["comparisons"]) for event in context.archive.events("ranked")]
@@ -450,9 +436,7 @@ def test_a_motion_that_failed_is_not_shown(tmp_path: Path):
 
 def test_the_ranking_of_the_paper_shows_each_program_once_before_the_winner_so_far(tmp_path: Path):
     judge = Watching()
-    context = played(
-        tmp_path / "run", NAMES, noisy({}), "trials=2", "confirm=0", "ranking=paper", judge=judge
-    )
+    context = played(tmp_path / "run", NAMES, noisy({}), "trials=2", "confirm=0", "ranking=paper", judge=judge)
     with context.archive:
         evolve(context)
         kept = numbers_of(context)
@@ -476,17 +460,13 @@ def test_interrupted_at_any_batch_a_search_goes_on_to_the_same_end(tmp_path: Pat
     def end(context: SearchContext) -> tuple[str, list, list, dict | None]:
         archive = context.archive
         kept = [
-            (e.kind, e.generation, e.candidate, e.data)
-            for e in archive.events()
-            if e.kind in ("evaluated", "trials")
+            (e.kind, e.generation, e.candidate, e.data) for e in archive.events() if e.kind in ("evaluated", "trials")
         ]
         ranked = [e.data for e in archive.events("ranked")]
         return (archive.root / "best.py").read_text(), kept, ranked, archive.get("confirmed")
 
     def make(root: Path, ends: int | None = None) -> SearchContext:
-        return played(
-            root, [n[:3] for n in NAMES[:2]], noisy({"g01k02": 2.0}), "trials=3", "confirm=3", ends=ends
-        )
+        return played(root, [n[:3] for n in NAMES[:2]], noisy({"g01k02": 2.0}), "trials=3", "confirm=3", ends=ends)
 
     whole = make(tmp_path / "whole")
     with whole.archive:

@@ -85,9 +85,7 @@ def test_parts_of_a_batch_are_bitwise_the_same_as_the_whole_batch():
     whole = [[replace(e, timing={}) for e in row] for row in ran if not row[0].failed]
     for size in (1, 3):
         parts = [
-            row
-            for shard in shards(verdicts, size, seeds, None)
-            for row in evaluate_shard(optimizer, task, shard)
+            row for shard in shards(verdicts, size, seeds, None) for row in evaluate_shard(optimizer, task, shard)
         ]
         assert [[replace(e, timing={}) for e in row] for row in parts] == whole
 

@@ -183,9 +183,7 @@ def test_a_contact_sheet_shows_the_start_the_end_and_what_is_between(model):
     ball = [
         ((cell[..., 2] - cell[..., 0]) > 40).nonzero()[1].mean()
         for row in (page[:120], page[124:])
-        for cell in np.split(
-            np.delete(row, [160, 161, 162, 163, 324, 325, 326, 327, 488, 489, 490, 491], 1), 4, 1
-        )
+        for cell in np.split(np.delete(row, [160, 161, 162, 163, 324, 325, 326, 327, 488, 489, 490, 491], 1), 4, 1)
     ]
     assert (np.diff(ball) > 0).all()
     short = film(clip_of(model, 0.1), Style(SMALL, 10)).sheet
@@ -193,12 +191,8 @@ def test_a_contact_sheet_shows_the_start_the_end_and_what_is_between(model):
 
 
 def test_merged_vertices_keep_the_shape_of_a_mesh_and_thin_parts_stay():
-    turn, rise = np.meshgrid(
-        np.linspace(0, 2 * np.pi, 80, endpoint=False), np.linspace(0.01, np.pi - 0.01, 60)
-    )
-    ball = np.stack([np.sin(rise) * np.cos(turn), np.sin(rise) * np.sin(turn), np.cos(rise)], -1).reshape(
-        -1, 3
-    )
+    turn, rise = np.meshgrid(np.linspace(0, 2 * np.pi, 80, endpoint=False), np.linspace(0.01, np.pi - 0.01, 60))
+    ball = np.stack([np.sin(rise) * np.cos(turn), np.sin(rise) * np.sin(turn), np.cos(rise)], -1).reshape(-1, 3)
     spec = mujoco.MjSpec()
     for name, points in (("ball", ball), ("sheet", ball * [1, 1, 0.002])):
         spec.add_mesh(name=name, uservert=points.ravel(), userface=grid_faces(60, 80).ravel())

@@ -77,9 +77,7 @@ def test_step_is_that_of_physics_and_its_reward_that_of_scorer(env: gymnasium.En
     rollout = physics.rollout(physics.start(start.qpos, start.qvel, start.act), played, controls[None], steps=5,
                               key=jax.random.key(0))  # fmt: skip
     np.testing.assert_allclose(one.data.qpos, rollout.final.qpos[0], atol=1e-7)
-    rows = jax.tree.map(
-        lambda x: np.asarray(x, np.float32)[None], (rollout.steps, rollout.actions, start.step)
-    )
+    rows = jax.tree.map(lambda x: np.asarray(x, np.float32)[None], (rollout.steps, rollout.actions, start.step))
     scores = Scorer(one.task.layout, one.task.data)([one.program], *rows)
     np.testing.assert_allclose(rewards, scores.totals[0, 0], rtol=1e-4, atol=1e-5)
     assert ended  # after 0.1 s

@@ -195,9 +195,7 @@ def test_max_cost_is_never_exceeded_and_needs_a_price(serve, archive: Archive):
 
 
 def test_cost_of_an_abandoned_request_is_the_maximum(serve, archive: Archive):
-    asking = serve(
-        script=["stall"], stall_s=1.5, price=PRICE, max_tokens=2000, timeout_s=0.5, max_cost_usd=1.0
-    )
+    asking = serve(script=["stall"], stall_s=1.5, price=PRICE, max_tokens=2000, timeout_s=0.5, max_cost_usd=1.0)
     asking.one()
     late, answered = (c["cost_usd"] for c in archive.calls())
     assert late >= 2000 * 10 / 1e6

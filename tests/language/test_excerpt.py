@@ -51,10 +51,7 @@ class Client:
 
     def ask(self, questions):
         self.questions += questions
-        return [
-            SimpleNamespace(value=Program(program="WEIGHTS = {}", changes=""), problem=None)
-            for _ in questions
-        ]
+        return [SimpleNamespace(value=Program(program="WEIGHTS = {}", changes=""), problem=None) for _ in questions]
 
 
 @pytest.mark.parametrize("wanted", [False, True])

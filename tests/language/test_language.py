@@ -249,9 +249,7 @@ def test_proposed_programs_of_many_seeds_are_valid(bottle: Bottle):
             ask = ProposalRequest(generation + 1, bottle.task, parent, critique, tuple(tried), seed)
     ((preamble, *_), *_) = sound
     largest = {f"{name}{i}": (1.0, text) for i, (_, name, text) in enumerate(sorted(sound))}
-    assert vetted(Genome(largest, preamble).source(), bottle.probe), (
-        "no program has more operations than may be"
-    )
+    assert vetted(Genome(largest, preamble).source(), bottle.probe), "no program has more operations than may be"
 
 
 ADVICE = (
@@ -322,9 +320,7 @@ def test_metrics_judge_answers_alike_in_both_orders(bottle: Bottle):
 
 
 @pytest.mark.parametrize(("tie", "winner"), [(0.0, "second"), (0.01, "second"), (0.2, "tie")])
-def test_metrics_judge_ignores_differences_within_the_tie_of_the_task(
-    bottle: Bottle, tie: float, winner: str
-):
+def test_metrics_judge_ignores_differences_within_the_tie_of_the_task(bottle: Bottle, tie: float, winner: str):
     task = replace(bottle.task, score=lambda m: m["object_position_error_m"], tie=tie)  # m: all are small
     near, far, same = (evaluation(**ended(cm, 5)) for cm in (53, 71, 53))
     assert MetricsJudge().compare(task, near, far).winner == winner
@@ -348,9 +344,7 @@ def test_metrics_judge_prefers_success_then_the_score(
     bottle: Bottle, a: dict[str, float], b: dict[str, float], winner: str
 ):
     reason = "it diverged" if b.get("failed") else None
-    assert (
-        MetricsJudge().compare(bottle.task, evaluation(**a), evaluation(reason=reason, **b)).winner == winner
-    )
+    assert MetricsJudge().compare(bottle.task, evaluation(**a), evaluation(reason=reason, **b)).winner == winner
 
 
 @pytest.mark.parametrize(
@@ -364,9 +358,7 @@ def test_metrics_judge_prefers_success_then_the_score(
         (ended(2, 10, success=1, effort=0.2), ["economy"]),
     ],
 )
-def test_metrics_critic_adds_terms_for_what_is_wrong(
-    bottle: Bottle, metrics: dict[str, float], kinds: list[str]
-):
+def test_metrics_critic_adds_terms_for_what_is_wrong(bottle: Bottle, metrics: dict[str, float], kinds: list[str]):
     """One term of the needed kind each, one that is not there yet, with the weight it usually has."""
     best = evaluation(bottle.task.initial_reward, **metrics)
     critique = MetricsCritic().criticise(bottle.task, best)

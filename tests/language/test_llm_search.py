@@ -308,9 +308,7 @@ def test_motions_are_described_once_for_the_proposer(shared: None, tmp_path: Pat
     assert described(again) == described(run)[:2]
 
 
-def test_search_ends_at_the_alignment_of_the_method(
-    shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_search_ends_at_the_alignment_of_the_method(shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run, going, said = tmp_path / "run", tmp_path / "going", "the search ends after generation 0: "
     settings = ["method=motionvl", "generations=3"]
     with modelled(run, *settings, brain=observer(0.95)) as (llm, vlm):
@@ -388,9 +386,7 @@ def test_generation_without_a_valid_program_ends_the_search(
     shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     def hopeless(asked: Asked) -> dict:
-        return (
-            {"changes": "none", "program": "import os"} if asked.wants == "program" else scripted_model(asked)
-        )
+        return {"changes": "none", "program": "import os"} if asked.wants == "program" else scripted_model(asked)
 
     with modelled(tmp_path / "run", "retries=1", status=2, brain=hopeless) as (llm, _):
         assert "are invalid, in two rounds with retries=1" in capsys.readouterr().err

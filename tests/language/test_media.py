@@ -55,12 +55,8 @@ def test_views_are_those_of_the_task_before_turned_ones(task: Task):
         (1.0, [0.2, 0.7, 1.2, 1.7, 2.2]),  # half of the motion or more: evenly spaced
     ],
 )
-def test_pictures_cover_the_time_in_which_a_success_must_last(
-    task: Task, hold_s: float, expected: list[float]
-):
-    clip = Clip(
-        replace(task, hold_s=hold_s), np.zeros((21, task.model.nq)), np.linspace(0.2, 2.2, 21), Caption("")
-    )
+def test_pictures_cover_the_time_in_which_a_success_must_last(task: Task, hold_s: float, expected: list[float]):
+    clip = Clip(replace(task, hold_s=hold_s), np.zeros((21, task.model.nq)), np.linspace(0.2, 2.2, 21), Caption(""))
     media = MotionMedia(ShownConfig(media="frames", frames=5), None, lambda candidate: clip)  # pyright: ignore[reportArgumentType]
     assert media.times(clip) == pytest.approx(expected)
 
@@ -75,8 +71,6 @@ def test_message_gives_the_times_written_into_the_pictures(task: Task, tmp_path:
         for i in range(5):  # rendered before
             archive.put(candidate_path(0, 0, f"_seen_{i:02d}of05.jpg"), b"")
         said = shown(media, task, media.see(Evaluation(0, 0, "")))
-    labels = [
-        r.parts()[0] for r in clips._readings(model, mujoco.MjData(model), clip, None, media.times(clip))
-    ]
+    labels = [r.parts()[0] for r in clips._readings(model, mujoco.MjData(model), clip, None, media.times(clip))]
     assert labels == ["0.01 s", "0.76 s", "1.51 s", "2.26 s", "3.01 s"]
     assert "lasts 3.01 s; its 5 pictures show it at 0.01, 0.76, 1.51, 2.26 and 3.01 s." in said

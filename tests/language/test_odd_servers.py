@@ -179,9 +179,7 @@ def test_text_without_a_key_is_left_as_it_is():
     assert time.monotonic() - begun < 5.0
 
 
-CONTROL = (
-    "red \x1b[31malert\x1b]0;title\x07 \u202egnp.exe\u2066 \x9b2J \r over\x08 \u200f \u2028 \x00 \x7f \ud800"
-)
+CONTROL = "red \x1b[31malert\x1b]0;title\x07 \u202egnp.exe\u2066 \x9b2J \r over\x08 \u200f \u2028 \x00 \x7f \ud800"
 
 
 def test_control_codes_of_a_server_do_not_reach_the_terminal(serve, capfd: pytest.CaptureFixture[str]):
@@ -303,14 +301,10 @@ BODIES = st.binary(max_size=40) | st.text(max_size=40).map(lambda t: t.encode("u
 HEADERS = st.dictionaries(
     st.sampled_from(["Retry-After", "Content-Type", "Content-Encoding", "Location", "X-Goog-Upload-Status"]),
     st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30)
-    | st.sampled_from(
-        ["gzip", "deflate", "gzip, gzip", "/", "http://[", "application/json; charset=hex", "-1"]
-    ),
+    | st.sampled_from(["gzip", "deflate", "gzip, gzip", "/", "http://[", "application/json; charset=hex", "-1"]),
     max_size=2,
 )
-TEXTS = st.text(max_size=60) | st.sampled_from(
-    [READY, "{", "```", '{"ready": 1e999}', '{"ready": "\\ud800"}']
-)
+TEXTS = st.text(max_size=60) | st.sampled_from([READY, "{", "```", '{"ready": 1e999}', '{"ready": "\\ud800"}'])
 
 
 @both_kinds

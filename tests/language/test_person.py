@@ -169,9 +169,7 @@ def test_two_raters_vote_on_every_pair_of_a_resumed_search(tmp_path: Path):
     assert counts["both"] >= 2
 
 
-@pytest.mark.parametrize(
-    ("method", "task"), [("vlm_only", "write programs"), ("motionvl", "describe motions")]
-)
+@pytest.mark.parametrize(("method", "task"), [("vlm_only", "write programs"), ("motionvl", "describe motions")])
 def test_method_that_needs_more_than_the_page_has_is_refused(method: str, task: str, capsys, tmp_path: Path):
     assert main([*TASK, *PERSON, f"method={method}", f"run_dir={tmp_path / 'run'}"]) == 2
     assert f"method={method} asks its vision model to {task}" in capsys.readouterr().err

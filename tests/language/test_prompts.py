@@ -92,8 +92,7 @@ class ModelClient:
         described = Descriptors(descriptors=seen, success=False, alignment=0.45)
         critique = CritiqueForm(observation="", success=False, problems=[], advice=[])
         return [
-            SimpleNamespace(value=described if q.schema is Descriptors else critique, problem=None)
-            for q in questions
+            SimpleNamespace(value=described if q.schema is Descriptors else critique, problem=None) for q in questions
         ]
 
 

@@ -19,9 +19,7 @@ BALL = """<mujoco><worldbody>
 </worldbody><actuator><motor joint="j" ctrlrange="-1 1"/></actuator></mujoco>"""
 
 
-@pytest.fixture(
-    scope="module", params=[("bottle_pour", "myoarm_r"), ("flat_walk", "humanoid")], ids=lambda p: p[1]
-)
+@pytest.fixture(scope="module", params=[("bottle_pour", "myoarm_r"), ("flat_walk", "humanoid")], ids=lambda p: p[1])
 def task(request: pytest.FixtureRequest) -> Task:
     return build_task(*request.param, 3.0, {})
 
@@ -78,10 +76,7 @@ def test_actuators_are_listed_with_the_command_that_holds_the_start():
         "j (motor, -1 to 1)",
         "turn (position servo of `b`, no limit, 0.25 holds the start)",
     ]
-    assert (
-        "- Actuators, in the order of `action` (range of the command): `j` (motor, -1 to 1), `turn`"
-        in names(task)
-    )
+    assert "- Actuators, in the order of `action` (range of the command): `j` (motor, -1 to 1), `turn`" in names(task)
     muscles = build_task("bottle_pour", "myoarm_r", 3.0, {})
     assert actuator_facts(muscles, start_of(muscles)) == []
 

@@ -79,17 +79,13 @@ def test_judgement_in_the_reasoning_is_not_the_answer(name: str, final: str):
     with pytest.raises(BadAnswer):
         read(Judgement, Reply(f"{begin}{FIRST} no, wait.{end}\n{final}", "m"))
     said = json.dumps({**ANSWER, "reason": "the <think> tag and </think>"})
-    form: Any = read(
-        Judgement, Reply(said if name == "think" else f"{begin}{FIRST} no, wait.{end}\n{SECOND}", "m")
-    )
+    form: Any = read(Judgement, Reply(said if name == "think" else f"{begin}{FIRST} no, wait.{end}\n{SECOND}", "m"))
     assert form.winner == "second"
 
 
 @pytest.mark.parametrize("name", [n for n in REASONING if n not in NOT_BEGUN])
 def test_reasoning_that_does_not_end_is_an_empty_answer(name: str):
-    with pytest.raises(
-        BadAnswer, match=r"the answer is empty: its \d+ characters are reasoning, which does not end"
-    ):
+    with pytest.raises(BadAnswer, match=r"the answer is empty: its \d+ characters are reasoning, which does not end"):
         read(Judgement, Reply(f"{REASONING[name][0]}{FIRST} no, wa", "m"))
 
 
@@ -123,9 +119,7 @@ PROGRAMS = {
     "tildes": f"~~~py\n{PROGRAM}\n~~~\nLet me know!",
     "four ticks": f"````python\n{PROGRAM}\n````",
     "in a list": "1. Program:\n\n" + "\n".join(f"   {line}" if line else "" for line in FINAL.split("\n")),
-    "a signature of several lines": FINAL.replace(
-        "(state, action):", "(\n    state,\n    action,\n) -> dict:"
-    ),
+    "a signature of several lines": FINAL.replace("(state, action):", "(\n    state,\n    action,\n) -> dict:"),
     "a tool call as text": f'<tool_call>{{"name": "Program", "arguments": {FINAL_JSON}}}</tool_call>',
 }
 

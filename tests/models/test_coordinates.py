@@ -73,9 +73,7 @@ def test_signs_of_the_legs(name: str, side: str):
     if toes:
         assert moved("ankle_angle", toes)[2] > 0.01
         assert moved("hip_rotation", toes)[1] * out < -0.01
-        tip = [
-            posed(name, **pose).body(adapter.role(f"{side}_toes")) for pose in ({}, {f"mtp_angle_{end}": 0.2})
-        ]
+        tip = [posed(name, **pose).body(adapter.role(f"{side}_toes")) for pose in ({}, {f"mtp_angle_{end}": 0.2})]
         x_then, x_now = (body.xmat.reshape(3, 3) for body in tip)
         forward = x_then.T @ np.array([1.0, 0.0, 0.0])  # forward in the frame of the toes
         assert (x_now @ forward)[2] < -0.1  # positive: the toes bend down

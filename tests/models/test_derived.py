@@ -40,9 +40,7 @@ def test_the_root_is_what_actuators_move_not_what_is_heavy(bodies: str):
     data = mujoco.MjData(task.model)
     mujoco.mj_forward(task.model, data)
     own = data.subtree_com[task.model.body("rover").id]
-    np.testing.assert_allclose(
-        Readout(task.layout, episode.steps).com, np.repeat(own[None], 5, axis=0), atol=1e-5
-    )
+    np.testing.assert_allclose(Readout(task.layout, episode.steps).com, np.repeat(own[None], 5, axis=0), atol=1e-5)
 
 
 def test_of_two_machines_the_one_with_more_actuators_is_the_body():
@@ -98,9 +96,7 @@ def test_a_planar_base_travels_and_turns(case: str, nested: bool):
 
 
 def test_a_short_rail_or_a_hinge_with_stops_takes_a_body_nowhere():
-    rail = CHAIN.format(
-        slide='range="-.2 .2" limited="true"', hinge='range="-40 40" limited="true"', tiny=TINY
-    )
+    rail = CHAIN.format(slide='range="-.2 .2" limited="true"', hinge='range="-40 40" limited="true"', tiny=TINY)
     for words, lacks in (("drive forward", "move along +x"), ("turn left", "turn about the vertical")):
         task = mj.simple_task(name="t", model=spec_of(rail, DRIVES), description=words)
         assert task.motion

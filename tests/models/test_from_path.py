@@ -98,9 +98,7 @@ def test_the_tiny_leg_is_planned_over_hip_and_knee():
 
 def test_a_model_of_ones_own_is_read_as_a_person_would(biped):
     adapter = model_adapter(biped)
-    assert set(adapter.planned_joints) == {"hip_l", "hip_r"}, (
-        "limited, moved by an actuator, not by an equality"
-    )
+    assert set(adapter.planned_joints) == {"hip_l", "hip_r"}, "limited, moved by an actuator, not by an equality"
     assert adapter.root == adapter.roles["pelvis"] == "base_pelvis"
     assert adapter.roles["head"] == "HeadLink"
     assert (adapter.roles["left_foot"], adapter.roles["right_foot"]) == ("foot_l", "foot_r")
@@ -126,9 +124,7 @@ def test_its_own_ground_goes_and_its_feet_meet_that_of_the_task(biped):
     assert [geom.name for geom in spec.worldbody.geoms] == ["post"]
     assert [pair.name for pair in spec.pairs] == ["feet"]
     assert [sensor.name for sensor in spec.sensors] == ["angle"]
-    ground = spec.worldbody.add_geom(
-        type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], contype=1, conaffinity=1
-    )
+    ground = spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], contype=1, conaffinity=1)
     ground.name, ground.pos = "task_ground", [0, 0, 0.4]
     model = compile_spec(spec)
     data = mujoco.MjData(model)
@@ -254,9 +250,7 @@ def test_a_file_that_is_missing_or_compiled_is_told(tmp_path, biped):
 
 def test_a_model_with_another_axis_up_is_turned_until_z_is_up(tmp_path: Path):
     """The walker that faces -y, in a world turned by -90 degrees about x: y is up, and it faces z."""
-    plain = re.sub(
-        r"<keyframe>.*</keyframe>", "", BIPED, flags=re.S
-    )  # it has free bodies in the frame of the world
+    plain = re.sub(r"<keyframe>.*</keyframe>", "", BIPED, flags=re.S)  # it has free bodies in the frame of the world
     turned = plain.replace("<worldbody>", '<worldbody><frame quat="1 -1 0 0">')
     turned = turned.replace("</worldbody>", "</frame></worldbody>")
     turned = turned.replace('<option timestep="0.005"/>', '<option timestep="0.005" gravity="0 -9.81 0"/>')

@@ -126,9 +126,7 @@ def test_planned_and_kept_joints_have_limits_and_muscles_of_their_own(name):
     adapter = MODELS[name]
     model, data = standing(name)
     moment = np.zeros((model.nu, model.nv))
-    mujoco.mju_sparse2dense(
-        moment, data.actuator_moment, data.moment_rownnz, data.moment_rowadr, data.moment_colind
-    )
+    mujoco.mju_sparse2dense(moment, data.actuator_moment, data.moment_rownnz, data.moment_rowadr, data.moment_colind)
     for joint in (*adapter.planned_joints, *adapter.kept_joints):
         j = model.joint(joint)
         assert model.jnt_limited[j.id], joint
@@ -217,11 +215,7 @@ def test_walkers_stand_with_their_mass_over_their_feet(name):
     adapter = MODELS[name]
     model, data = standing(name)
     com = data.subtree_com[model.body(adapter.root).id]
-    feet = [
-        data.body(adapter.role(f"{side}_{part}")).xpos
-        for side in ("left", "right")
-        for part in ("foot", "toes")
-    ]
+    feet = [data.body(adapter.role(f"{side}_{part}")).xpos for side in ("left", "right") for part in ("foot", "toes")]
     heels, toes = np.mean(feet[::2], axis=0), np.mean(feet[1::2], axis=0)
     assert heels[0] - 0.03 < com[0] < toes[0] + 0.03
     assert abs(com[1] - heels[1]) < 0.01

@@ -98,9 +98,7 @@ def test_muscles_and_contacts_agree():
 
 def test_physics_that_differs_is_refused_with_its_name_and_left_by_auto(monkeypatch: pytest.MonkeyPatch):
     scene = held(option='actuatorgroupdisable="1"', motor='group="1"')
-    with pytest.raises(
-        UserError, match=r"physics=mjx .* elbow .* ignores actuatorgroupdisable; use physics=native"
-    ):
+    with pytest.raises(UserError, match=r"physics=mjx .* elbow .* ignores actuatorgroupdisable; use physics=native"):
         planning_physics("mjx", scene, sim_dt=0.008, ctrl_dt=0.016)
 
     class Accelerator:
@@ -111,9 +109,7 @@ def test_physics_that_differs_is_refused_with_its_name_and_left_by_auto(monkeypa
     said: list[str] = []
     physics = planning_physics("auto", scene, sim_dt=0.008, ctrl_dt=0.016, say=said.append)
     assert physics.name == "native"
-    assert any(
-        "physics=native instead" in text and "ignores actuatorgroupdisable" in text for text in said
-    ), said
+    assert any("physics=native instead" in text and "ignores actuatorgroupdisable" in text for text in said), said
 
 
 @pytest.mark.slow

@@ -120,9 +120,7 @@ def test_the_nominal_world_is_the_model(task):
 
 def test_candidates_share_their_worlds(task):
     """Row n of every candidate lives in world n: the same controls end in the same place."""
-    physics = NativePhysics(
-        task.model, task.layout, sim_dt=SIM_DT, ctrl_dt=CTRL_DT, domain=draw(Ranges(), 3, 0)
-    )
+    physics = NativePhysics(task.model, task.layout, sim_dt=SIM_DT, ctrl_dt=CTRL_DT, domain=draw(Ranges(), 3, 0))
     qpos, qvel, act, controls = random_rows(task, 1)
     rows = [np.repeat(x, 6, axis=0) for x in (qpos, qvel, act, controls)]
     final = physics.rollout(physics.start(*rows[:3]), hold, rows[3], steps=4, key=jax.random.key(0)).final
@@ -198,9 +196,7 @@ def test_worlds_have_what_the_model_lacks(engine: str, what: str):
     instrument(spec, root="box", touch={}, sites=())
     model = spec.compile()
     same, nothing = np.ones(2), np.zeros(2)
-    friction, dry = (
-        (np.array([0.2, 1.3]), nothing) if what == "pair_friction" else (0.2 * same, np.array([0.1, 3.0]))
-    )
+    friction, dry = (np.array([0.2, 1.3]), nothing) if what == "pair_friction" else (0.2 * same, np.array([0.1, 3.0]))
     domain = Domain(friction, same, same, dry, nothing)
     kind = NativePhysics if engine == "native" else MjxPhysics
     physics = kind(model, layout_of(model, {}), sim_dt=SIM_DT, ctrl_dt=CTRL_DT, coarse=True, domain=domain)

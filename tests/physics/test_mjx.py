@@ -50,9 +50,7 @@ def mjx(tiny) -> MjxPhysics:
 
 @pytest.fixture(scope="module")
 def native_run(tiny) -> Trajectory:
-    return tiny.physics.rollout(
-        tiny.physics.start(*tiny.states(ROWS)), shaky, controls(tiny), steps=STEPS, key=KEY
-    )
+    return tiny.physics.rollout(tiny.physics.start(*tiny.states(ROWS)), shaky, controls(tiny), steps=STEPS, key=KEY)
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +87,7 @@ def test_more_or_fewer_rows_compile_nothing(tiny, mjx, mjx_run):
     """Six rows run as a batch of eight, and are those of the eight."""
     start = tiny.physics.start(*tiny.states(ROWS))
     before, few = dict(mjx.traces), slice(0, 6)
-    fewer = mjx.rollout(
-        jax.tree.map(lambda x: x[few], start), shaky, controls(tiny)[few], steps=STEPS, key=KEY
-    )
+    fewer = mjx.rollout(jax.tree.map(lambda x: x[few], start), shaky, controls(tiny)[few], steps=STEPS, key=KEY)
     assert mjx.traces == before
     assert fewer.actions.shape[0] == 6
     np.testing.assert_array_equal(fewer.steps.qpos, mjx_run.steps.qpos[few])
@@ -141,9 +137,7 @@ def test_candidates_that_share_their_policies_are_rolled_out_as_rows_of_their_ow
 
 def test_the_graph_mode_of_warp_is_a_setting(tiny):
     for graph in GRAPHS[1:]:
-        with pytest.raises(
-            UserError, match=f"optimizer.warp_graph={graph} has no effect with physics=native"
-        ):
+        with pytest.raises(UserError, match=f"optimizer.warp_graph={graph} has no effect with physics=native"):
             planning_physics("native", tiny_task(), sim_dt=0.008, ctrl_dt=0.016, graph=graph)
     warp = pytest.importorskip("warp", reason="the extra warp is not installed")
     sizes = {"sim_dt": 0.002, "ctrl_dt": 0.01, "name": "warp"}

@@ -92,9 +92,7 @@ def test_masks_collide_what_collided_and_could(monkeypatch):
     )
     known = collision_driver.has_collision_fn
     sphere = mujoco.mjtGeom.mjGEOM_SPHERE
-    monkeypatch.setattr(
-        collision_driver, "has_collision_fn", lambda a, b: known(a, b) and (a, b) != (sphere, sphere)
-    )
+    monkeypatch.setattr(collision_driver, "has_collision_fn", lambda a, b: known(a, b) and (a, b) != (sphere, sphere))
     fitted, changes = fit_for_jax(model)
     assert pairs(fitted) == {pair for pair in pairs(model) if 0 in pair}
     assert changes[0].startswith("28 pairs of geoms do not collide")
@@ -165,9 +163,7 @@ def test_only_the_nearest_contacts_are_solved_for():
     assert mjx.make_data(model)._impl.ncon == 36
 
 
-@pytest.mark.parametrize(
-    ("own", "contacts"), [("", 24), ('<numeric name="max_contact_points" data="7"/>', 7)]
-)
+@pytest.mark.parametrize(("own", "contacts"), [("", 24), ('<numeric name="max_contact_points" data="7"/>', 7)])
 def test_numbers_of_ones_own_model_do_not_limit_its_contacts(own: str, contacts: int):
     """MJX reads the n-th number of all where the n-th name's is meant: the ant of Gymnasium had no contacts."""
     custom = f'<custom><numeric name="init_qpos" data="0 0 0.55"/>{own}</custom>'

@@ -272,9 +272,7 @@ def test_a_batch_equals_each_row_alone_bit_by_bit(tiny):
     assert np.ptp(np.asarray(together.actions)) > 0.5, "the feedback does nothing"
     for k in range(4):
         rows = slice(3 * k, 3 * k + 3)
-        alone = tiny.physics.rollout(
-            rows_of(start, rows), stretch, rows_of(params, rows), steps=STEPS, key=KEY
-        )
+        alone = tiny.physics.rollout(rows_of(start, rows), stretch, rows_of(params, rows), steps=STEPS, key=KEY)
         assert_same(rows_of(together, rows), alone)
     single = tiny.physics.rollout(
         rows_of(start, slice(7, 8)), stretch, rows_of(params, slice(7, 8)), steps=STEPS, key=KEY
@@ -312,9 +310,7 @@ def test_a_row_that_explodes_is_marked_and_leaves_the_others_alone(tiny, substep
     assert not expected.diverged.any()
     others = np.array([0, 2, 3])
     assert_same(rows_of(result, others), rows_of(expected, others))
-    np.testing.assert_allclose(
-        result.steps.time[1], expected.steps.time[1], atol=1e-6
-    )  # MuJoCo resets its clock
+    np.testing.assert_allclose(result.steps.time[1], expected.steps.time[1], atol=1e-6)  # MuJoCo resets its clock
     again = physics.rollout(result.final, stretch, params, steps=2, key=KEY)
     np.testing.assert_array_equal(again.diverged, [False, True, False, False])  # once true, never false again
     physics.close()
@@ -391,9 +387,7 @@ def test_the_same_key_gives_the_same_noise_and_rows_differ(tiny, start):
     def noisy(params, view, key):
         return jax.random.uniform(key, view.prev_action.shape)
 
-    a, b, c = (
-        tiny.physics.rollout(start, noisy, None, steps=3, key=jax.random.key(seed)) for seed in (1, 1, 2)
-    )
+    a, b, c = (tiny.physics.rollout(start, noisy, None, steps=3, key=jax.random.key(seed)) for seed in (1, 1, 2))
     np.testing.assert_array_equal(a.actions, b.actions)
     assert len(np.unique(np.concatenate([a.actions.ravel(), c.actions.ravel()]))) == 2 * a.actions.size
 

@@ -220,9 +220,7 @@ def test_embeds_every_film_once(text, page):
     assert text.count(f'src="{encoded}"') == ran
     named = re.findall('data-name="(g[^"]*)"', text)
     assert len(named) == len(set(named)) == ran
-    assert set(re.findall('data-film="([^"]*)"', text)) == set(named), (
-        "the family tree shows every film again"
-    )
+    assert set(re.findall('data-film="([^"]*)"', text)) == set(named), "the family tree shows every film again"
 
 
 def test_opens_with_the_instruction_and_the_best_film(text):
@@ -323,9 +321,7 @@ def test_shows_the_messages_of_the_models_as_text(tmp_path):
     with archive_of(tmp_path / "r", steps()) as archive:
         for i in range(2):
             parts = [{"role": "system", "parts": [long]}]
-            parts += [
-                {"role": "user", "parts": [HOSTILE, {"media": "video/mp4", "sha256": "0", "bytes": 5000}]}
-            ]
+            parts += [{"role": "user", "parts": [HOSTILE, {"media": "video/mp4", "sha256": "0", "bytes": 5000}]}]
             record = {"purpose": "judge", "provider": "gemini", "model": "g", "messages": parts}
             archive.log_call(f"k{i}", "answered", record | {"answer": "<b>second</b>", "seconds": 2.0})
         report.write_report(archive)

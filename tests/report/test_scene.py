@@ -174,9 +174,7 @@ def test_the_page_has_the_scene_muscles_and_joints(tmp_path: Path, task: Task, s
         ({"time": np.full(FRAMES, np.nan)}, "the trajectory has times"),
     ],
 )
-def test_a_trajectory_that_cannot_be_shown_is_said(
-    tmp_path: Path, task: Task, states: bytes, arrays, said: str
-):
+def test_a_trajectory_that_cannot_be_shown_is_said(tmp_path: Path, task: Task, states: bytes, arrays, said: str):
     if isinstance(arrays, dict):
         buffer = io.BytesIO()
         np.savez(buffer, **{**dict(np.load(io.BytesIO(states))), **arrays})

@@ -16,9 +16,7 @@ from movlr_jax.storage.archive import Archive
 
 FILM = b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00isommp42" + bytes(64)
 FIRST, BETTER = "g00k00", "g01k00"
-TEXT = (
-    "g01k00 from 4 fresh starts: 3 of 4 succeed (30-95 %), moved 3 m; first program 0 of 2 succeed, moved 1 m"
-)
+TEXT = "g01k00 from 4 fresh starts: 3 of 4 succeed (30-95 %), moved 3 m; first program 0 of 2 succeed, moved 1 m"
 VERDICT = "g01k00 is better than the first program with P = 0.97 in fresh trials"
 NOBODY = "no better program than the first was found"
 
@@ -212,9 +210,7 @@ def test_a_generation_shows_its_entrants_and_what_decided(tmp_path):
     assert "Two equal programs differ by 2.5 in the score of one trial" in said
     dots = dots_of(text, 'id="generation-1"', "All trials of generation 1")
     assert [kind for kind, _ in dots] == ["cross", "success", "miss"], "the best first; the fall is a cross"
-    assert (
-        dots[0][1] == "g01k00, trial 2, seed 21: no success, it fell after 0.7 s; fell at 0.7 s: moved 0.25 m"
-    )
+    assert dots[0][1] == "g01k00, trial 2, seed 21: no success, it fell after 0.7 s; fell at 0.7 s: moved 0.25 m"
     assert "failed or fell" in said
 
 
@@ -247,9 +243,7 @@ def test_the_number_of_a_ranking_has_its_name_and_unit(tmp_path, judge, label, m
 def test_a_hostile_record_of_trials_does_not_stop_the_page(tmp_path):
     evil = "<script>alert(1)</script>"
     odd = {
-        evil: {
-            "0": {"seed": 1, "stem": "../../secret", "metrics": {"distance_m": float("nan")}, "reason": evil}
-        },
+        evil: {"0": {"seed": 1, "stem": "../../secret", "metrics": {"distance_m": float("nan")}, "reason": evil}},
         FIRST: {"x": {"seed": 2}, "9" * 5000: {"seed": 3}, "1": None, "2": {"metrics": None}},
         "none": None,
     }

@@ -137,9 +137,7 @@ def test_a_remainder_is_charged_what_it_costs_at_worst(tiny, box: Sandbox, sourc
     """Where it was charged like a sine, such a program was accepted and took 29 s for a batch of 800 states."""
     verdict = box.vet(source)
     assert verdict.stage == "check"
-    assert "s to compute for the 1,600 states of one batch of this run; the limit is 2.0 s" in str(
-        verdict.message
-    )
+    assert "s to compute for the 1,600 states of one batch of this run; the limit is 2.0 s" in str(verdict.message)
     graph, rows = graph_of(source.replace("1000", "20"), tiny.layout), 64
     values = [np.full((rows, *s.shape), 0.5, np.float32) for s in inputs(tiny.layout)]
     work = jax.jit(jax.vmap(lambda *x: run(graph, x)), compiler_options={"xla_backend_optimization_level": 0})
@@ -149,9 +147,7 @@ def test_a_remainder_is_charged_what_it_costs_at_worst(tiny, box: Sandbox, sourc
 
 def test_a_program_that_is_measured_slower_than_its_estimate_is_refused_with_both_figures(tiny, probe: Probe):
     """Its estimate is a millionth of the true one; the measured time decides, whatever the model misses."""
-    source = rewarding(
-        "x = action[0] + jnp.arange(4096) * 1e-4", result="jnp.sum(jnp.sort(jnp.sin(1e4 * x)))"
-    )
+    source = rewarding("x = action[0] + jnp.arange(4096) * 1e-4", result="jnp.sum(jnp.sort(jnp.sin(1e4 * x)))")
     text, graph = document(source, tiny.layout).encode(), graph_of(source, tiny.layout)
     true = measure(graph, inputs(tiny.layout))
     wrong = replace(true, cost=replace(true.cost, call_s=1e-9, state_s=true.cost.state_s / 1e6))
@@ -166,9 +162,7 @@ def test_a_program_that_is_measured_slower_than_its_estimate_is_refused_with_bot
         message,
     ), message
     assert slower(true, found["cpu_s"], found["states"], batch) is None
-    assert slower(wrong, found["cpu_s"], found["states"], 10) is None, (
-        "a batch of ten is done at once in any case"
-    )
+    assert slower(wrong, found["cpu_s"], found["states"], 10) is None, "a batch of ten is done at once in any case"
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -216,9 +210,7 @@ def test_states_scored_in_parts_score_the_same(tiny, t: int):
     """33 at a time, which divides neither; the guard still sees the whole batch."""
     steps, actions, initial = states(tiny.layout, (2, 8, t))
     whole = [program(source) for source in SOURCES[:2]]
-    parted = [
-        replace(p, structure=f"{p.structure} parted", cost=Cost(state_bytes=CHUNK_BYTES // 70)) for p in whole
-    ]
+    parted = [replace(p, structure=f"{p.structure} parted", cost=Cost(state_bytes=CHUNK_BYTES // 70)) for p in whole]
     scorer = Scorer(tiny.layout, tiny.goals)
     expected, found = (scorer(programs, steps, actions, initial) for programs in (whole, parted))
     np.testing.assert_allclose(found.totals, expected.totals, rtol=1e-5, atol=1e-5)

@@ -227,9 +227,7 @@ def test_terms_that_overflow_only_when_weighted(tiny, scorer):
 @pytest.mark.parametrize("xp", [np, jnp])  # states on the host, and on a device
 def test_the_guard_worked_by_hand(xp, values, weight: float, expected, count: int):
     both = [values, [7.0, 8.0, np.nan]]  # the second does not change the first
-    value, number = guard(
-        xp, xp.asarray(both, np.float32)[:, :, None], xp.asarray([weight, -1.0], np.float32)
-    )
+    value, number = guard(xp, xp.asarray(both, np.float32)[:, :, None], xp.asarray([weight, -1.0], np.float32))
     assert value.dtype == np.float32
     np.testing.assert_array_equal(value[:, :, 0], np.float32([expected, [7.0, 8.0, 8.0]]))
     assert number.tolist() == [count, 1]

@@ -62,9 +62,7 @@ def test_the_angle_between_two_frames(axis: list[float], angle: float):
     error = shaping.rotation_error(jnp.float32(turned), jnp.float32(base))
     assert error.shape == ()
     np.testing.assert_allclose(error, angle, atol=1e-4)
-    np.testing.assert_allclose(
-        shaping.rotation_error(jnp.float32(base), jnp.float32(turned)), error, atol=1e-5
-    )
+    np.testing.assert_allclose(shaping.rotation_error(jnp.float32(base), jnp.float32(turned)), error, atol=1e-5)
 
 
 @pytest.mark.parametrize("angle", [0.0, 1e-6, 1.0, np.pi])

@@ -189,9 +189,7 @@ def test_the_heading_of_a_goal_by_hand(tiny, scene):
     np.testing.assert_allclose(asked, np.resize([0.0, 0.3, 0.9], ROWS), atol=1e-6)
     del goals["turn_time"]
     asked = read(layout_of(tiny.model, goals), goals, at, start.step, lambda s: s.goal_heading)
-    np.testing.assert_allclose(
-        asked, np.full(ROWS, 0.9), atol=1e-6, err_msg="without a turn, from the start on"
-    )
+    np.testing.assert_allclose(asked, np.full(ROWS, 0.9), atol=1e-6, err_msg="without a turn, from the start on")
     with pytest.raises(ProgramError, match="this task has no goal 'heading'"):
         read(tiny.layout, tiny.goals, now, start.step, lambda s: s.goal_heading)
 

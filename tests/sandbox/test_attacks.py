@@ -282,13 +282,9 @@ HEADERS = {
 def test_call_numbers_are_those_of_the_kernel(machine: str):
     if not HEADERS[machine].exists():
         pytest.skip("no kernel headers here")
-    words = [
-        line.split() for line in HEADERS[machine].read_text().splitlines() if line.startswith("#define __NR")
-    ]
+    words = [line.split() for line in HEADERS[machine].read_text().splitlines() if line.startswith("#define __NR")]
     numbers = {
-        w[1].replace("__NR3264_", "").replace("__NR_", ""): w[2]
-        for w in words
-        if len(w) >= 3 and w[2].isdigit()
+        w[1].replace("__NR3264_", "").replace("__NR_", ""): w[2] for w in words if len(w) >= 3 and w[2].isdigit()
     }
     for name, number in ARCHITECTURES[machine][1].items():
         kernel = {"newfstatat": "fstatat"}.get(name, name) if machine == "aarch64" else name

@@ -129,9 +129,7 @@ def sound(tiny) -> tuple[str, list[str], list[Any]]:
 
 def places(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the way to everything inside a document."""
-    children = (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    )
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [place for key, child in children for place in ((*way, key), *places(child, (*way, key)))]
 
 

@@ -40,9 +40,7 @@ def led_out(tiny: Any, names: Iterable[str]) -> list[str]:
     def traced(*values: Any) -> Any:
         step, action, initial, goals = pack(tiny.layout, values)
         scope = facade.facade()
-        program = load(
-            parse('WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": action[0]}\n')
-        )
+        program = load(parse('WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": action[0]}\n'))
         start = [State(tiny.layout, step, goals, initial), action, action.at[0], action.dtype, program.reward]
         start += [generator(), jax.vmap(jnp.sum), facade.Members([1]), scope["<functools>"].partial(max, 1)]
         start += [{}, [], (), "", 1, 1.0, None, range(3), zip(()), *facade.GUARDS.values()]
@@ -78,9 +76,7 @@ def test_attributes_lead_to_no_module_frame_or_globals(tiny):
 
 def value(expression: str, before: str = "") -> Any:
     """What a program computes that needs no state."""
-    source = (
-        f'{before}\nWEIGHTS = {{"a": 1.0}}\ndef reward(state, action):\n    return {{"a": {expression}}}\n'
-    )
+    source = f'{before}\nWEIGHTS = {{"a": 1.0}}\ndef reward(state, action):\n    return {{"a": {expression}}}\n'
     return load(parse(source)).reward(None, np.zeros(2))["a"]  # pyright: ignore[reportArgumentType]
 
 
@@ -234,9 +230,7 @@ def test_field_names_read_no_attributes_of_other_values(expression: str, sentenc
 
 
 def test_limit_of_steps_counts_from_each_call():
-    source = (
-        'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": sum(i for i in range(9999))}\n'
-    )
+    source = 'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": sum(i for i in range(9999))}\n'
     reward = load(parse(source)).reward
     assert {reward(None, None)["a"] for _ in range(8)} == {9999 * 4999}  # pyright: ignore[reportArgumentType]
 

@@ -183,9 +183,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "cumulative": lambda x: (jnp.cumsum(x), jnp.diff(x), jnp.roll(x, 1), jnp.sort(x), jnp.argsort(x)),
     "gelu": lambda x: (jax.nn.gelu(x, approximate=False), jax.nn.softmax(x), jax.nn.logsumexp(x)),
     "dynamic": lambda x: lax.dynamic_slice(x, (jnp.argmax(x),), (2,)) if hasattr(lax, "dynamic_slice") else x,
-    "nested": lambda x: lax.fori_loop(
-        0, 2, lambda i, c: lax.fori_loop(0, 2, lambda j, d: d + x[j] * i, c), 0.0
-    ),
+    "nested": lambda x: lax.fori_loop(0, 2, lambda i, c: lax.fori_loop(0, 2, lambda j, d: d + x[j] * i, c), 0.0),
     "constants": lambda x: x * jnp.asarray(np.linspace(0, 1, 3, dtype=np.float32)) + np.float32(0.1) + 3,
     "nan": lambda x: (jnp.nan_to_num(jnp.log(x)), jnp.log(x), jnp.inf * x),
 }

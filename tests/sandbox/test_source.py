@@ -61,9 +61,7 @@ def test_good_program_is_parsed():
     assert load(parsed).terms == ("tall", "calm")
 
 
-@pytest.mark.parametrize(
-    "path", sorted((resource_dir("assets") / "rewards").glob("*.py")), ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("path", sorted((resource_dir("assets") / "rewards").glob("*.py")), ids=lambda p: p.stem)
 def test_rewards_of_the_package_are_parsed(path: Path):
     loaded = load(parse(path.read_text(encoding="utf-8")))
     assert loaded.description
@@ -265,20 +263,14 @@ def test_weights_are_computed_from_numbers_above_them(before: str, weights: str,
     assert parse(changed).weights == {"r": 0.125, "s": 3.0}
 
 
-@pytest.mark.parametrize(
-    "before", ["X = 1.0\nX = 2.0\n", "X = 1.0\nX += 1.0\n", "for X in (1.0, 2.0): pass\n", ""]
-)
+@pytest.mark.parametrize("before", ["X = 1.0\nX = 2.0\n", "X = 1.0\nX += 1.0\n", "for X in (1.0, 2.0): pass\n", ""])
 def test_weights_from_names_that_change_are_refused(before: str):
     with pytest.raises(ProgramError, match="WEIGHTS must be a literal dict of numbers"):
         parse(before + program(weights='{"r": X}') + "X = 3.0\n" * (not before))
 
 
 def test_ignored_parts_are_noted():
-    source = (
-        '__all__ = ["reward"]\n'
-        + statement("print(state)")
-        + "\n\nif __name__ == '__main__':\n    import os\n"
-    )
+    source = '__all__ = ["reward"]\n' + statement("print(state)") + "\n\nif __name__ == '__main__':\n    import os\n"
     parsed = parse(source)
     assert parsed.notes == [
         "line 7: print is ignored: the program is traced once, not run at each step",
@@ -334,9 +326,7 @@ def without_weights(source: str) -> list[str]:
     [
         GOOD,
         GOOD.replace("\n", "\r\n"),
-        GOOD.replace("WEIGHTS = {", "WEIGHTS = {  # most first\n    ").replace(
-            "0.5}", "0.5,\n}  # as it was"
-        ),
+        GOOD.replace("WEIGHTS = {", "WEIGHTS = {  # most first\n    ").replace("0.5}", "0.5,\n}  # as it was"),
         GOOD.replace("WEIGHTS", "SIGMA = 0.25; WEIGHTS"),
         GOOD.replace("WEIGHTS", 'GREEK = "σσσ"; WEIGHTS').replace("-0.5}", "-0.5}; LAST = 1"),
         GOOD.replace("Stand tall", "Stand\x0ctall\u2028and\x1cwide\u0085"),  # no ends of lines to Python

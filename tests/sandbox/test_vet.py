@@ -209,9 +209,7 @@ def test_broken_program_is_rejected_with_the_whole_sentence(sandbox: Sandbox, na
     assert sandbox.vet(SOUND).accepted
 
 
-ENDLESS = program(
-    "for i in range(9999): x = sorted(range(9999), reverse=True)", 'return {"a": state.q("knee")}'
-)
+ENDLESS = program("for i in range(9999): x = sorted(range(9999), reverse=True)", 'return {"a": state.q("knee")}')
 
 
 def test_endless_program_costs_its_deadline_only(probe: Probe):

@@ -30,9 +30,7 @@ def root(tmp_path: Path) -> Path:
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file below `folder` except the lock and what SQLite keeps next to an open database."""
     files = [p for p in folder.rglob("*") if p.is_file() and p.name != ".lock"]
-    return {
-        str(p.relative_to(folder)): p.read_bytes() for p in files if p.suffix not in (".db-wal", ".db-shm")
-    }
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files if p.suffix not in (".db-wal", ".db-shm")}
 
 
 def recorded(archive: Archive) -> dict[str, tuple[str, int]]:
@@ -131,9 +129,7 @@ def test_full_disk_is_reported_and_leaves_file_record_and_lock_as_they_were(root
         archive.put("best.py", b"old")
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", full_disk)
-            with pytest.raises(
-                UserError, match=r"cannot write .*best\.py: No space left on device; free space"
-            ):
+            with pytest.raises(UserError, match=r"cannot write .*best\.py: No space left on device; free space"):
                 archive.put("best.py", b"new")
         assert archive.read("best.py") == b"old"
         archive.put("best.py", b"newer")

@@ -110,9 +110,7 @@ def test_tensions_are_those_of_mujoco():
     forces = record.forces().columns
     for muscle in ("soleus_r", "recfem_l"):
         i = model.actuator(muscle).id
-        assert forces[f"/forceset/{muscle}|tendon_force"][7] == pytest.approx(
-            -data.actuator_force[i], rel=1e-9
-        )
+        assert forces[f"/forceset/{muscle}|tendon_force"][7] == pytest.approx(-data.actuator_force[i], rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -212,9 +212,7 @@ def put(run: Path, kind: str, data: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_unreadable_event_is_named(
-    mistake: Mistake, run: Path, shape: str, capfd: pytest.CaptureFixture[str]
-):
+def test_unreadable_event_is_named(mistake: Mistake, run: Path, shape: str, capfd: pytest.CaptureFixture[str]):
     kind, data = SHAPES[shape]
     put(run, kind, data)
     assert report([str(run), "scene=false"]) == 0
@@ -227,9 +225,7 @@ def test_unreadable_event_is_named(
     assert f"the event '{kind}'{of} cannot be read: " in resumed
 
 
-@pytest.mark.parametrize(
-    "change", ["generation = 'first'", "kind = x'00ff'", "candidate = 1e10", "time = 'early'"]
-)
+@pytest.mark.parametrize("change", ["generation = 'first'", "kind = x'00ff'", "candidate = 1e10", "time = 'early'"])
 def test_event_with_invalid_columns_is_named(run: Path, change: str, capfd: pytest.CaptureFixture[str]):
     sql(run, f"UPDATE events SET {change} WHERE kind = 'evaluated'")
     assert report([str(run), "scene=false"]) == 0
@@ -361,9 +357,7 @@ def test_other_task_file_needs_trust(mistake: Mistake, own: tuple[Path, Path], w
         config.write_text(config.read_text().replace(str(file), str(theirs)) + "trust: true\n")
         file = theirs
     said = mistake(search, f"resume={made}", "generations=2")
-    because = (
-        "was not begun by you on this machine" if why == "copied" else "was changed since you began it here"
-    )
+    because = "was not begun by you on this machine" if why == "copied" else "was changed since you began it here"
     assert said == (
         f"{made} {because}, and asks for: task.settings.file={file}; check each of them, and give trust=true to "
         "allow them all"
@@ -375,9 +369,7 @@ def test_other_task_file_needs_trust(mistake: Mistake, own: tuple[Path, Path], w
     assert status == (0 if whole else 2), "who edits the record is told"
 
 
-def test_moved_run_is_resumed_with_its_moved_task_file(
-    own: tuple[Path, Path], mistake: Mistake, tmp_path: Path
-):
+def test_moved_run_is_resumed_with_its_moved_task_file(own: tuple[Path, Path], mistake: Mistake, tmp_path: Path):
     file, made = own
     moved, run = tmp_path / "there" / "mine.py", tmp_path / "there" / "run"
     moved.parent.mkdir()

@@ -27,9 +27,7 @@ def _limb(side: str, y: float) -> str:
     </body></body>"""
 
 
-_JOINTS = [
-    f"{side}_{j}" for side in ("left", "right") for j in ("shoulder_x", "shoulder_y", "elbow", "hip", "knee")
-]
+_JOINTS = [f"{side}_{j}" for side in ("left", "right") for j in ("shoulder_x", "shoulder_y", "elbow", "hip", "knee")]
 PERSON = f"""<mujoco><worldbody><geom type="plane" size="5 5 .1"/>
 <body name="torso" pos="0 0 .96"><freejoint/><geom type="capsule" fromto="0 0 -.1 0 0 .4" size=".1"/>
   <body name="head" pos="0 0 .55"><geom size=".1"/></body>{_limb("left", 0.2)}{_limb("right", -0.2)}
@@ -167,6 +165,4 @@ def scene_of(name: str) -> Scene:
     roles, adapter = roles_of(model), derive_adapter("body", spec.copy)
     qpos = model.key_qpos[0] if model.nkey else model.qpos0
     sites = [model.site(i).name for i in range(model.nsite)]
-    return Scene(
-        model, qpos, adapter.root, forward_of(model, qpos, roles), roles, sites, tuple(adapter.touch)
-    )
+    return Scene(model, qpos, adapter.root, forward_of(model, qpos, roles), roles, sites, tuple(adapter.touch))

@@ -141,9 +141,7 @@ class FakeServer:
         self._chance, self._lock = random.Random(1), threading.Lock()
         handler = type("Handler", (_Handler,), {"fake": self})
         self._server = _Server(("127.0.0.1", 0), handler)
-        threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -191,9 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
         if len(body) < length:  # whoever asked is gone
             self.close_connection = True
             return None
-        sent = self.headers.get("x-goog-api-key") or (self.headers.get("Authorization") or "").removeprefix(
-            "Bearer "
-        )
+        sent = self.headers.get("x-goog-api-key") or (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         if fake.key is not None and sent != fake.key:
             fake.requests.append({"fault": "expired", "path": self.path})
             # as some servers do, with the key in the message
@@ -216,9 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, request: dict[str, Any], identity: str) -> None:
         fake, fault = self.fake, self.fake.fault()
         asked = self._asked(request)
-        fake.requests.append(
-            {"fault": fault, "path": self.path, "asked": asked, "body": request, "id": identity}
-        )
+        fake.requests.append({"fault": fault, "path": self.path, "asked": asked, "body": request, "id": identity})
         time.sleep(fake.delay_s)
         if refusal := fake.refuse and fake.refuse(request):
             return self._json(*refusal)
@@ -238,11 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
             content = json.dumps({"verdict": "the first one, I think"})
         if fake.write and not fault:
             content = fake.write(asked, content)
-        answer = (
-            self._openai(asked, content, fault)
-            if fake.kind == "openai"
-            else self._gemini(asked, content, fault)
-        )
+        answer = self._openai(asked, content, fault) if fake.kind == "openai" else self._gemini(asked, content, fault)
         if fault:
             return self._json(200, answer, half=fault == "half_body")
         shaped = fake.shape(answer) if fake.shape else answer
@@ -401,8 +391,7 @@ def in_pieces(answer: dict[str, Any]) -> bytes:
             deltas += [{name: piece} for piece in re.findall("(?s).{1,7}", value)]
     ends = [{"delta": {}, "finish_reason": choice["finish_reason"]}]
     chunks = [
-        {"model": answer["model"], "choices": [{"index": 0, **c}]}
-        for c in [*({"delta": d} for d in deltas), *ends]
+        {"model": answer["model"], "choices": [{"index": 0, **c}]} for c in [*({"delta": d} for d in deltas), *ends]
     ]
     chunks.append({"model": answer["model"], "choices": [], "usage": answer["usage"]})
     lines = [f"data: {json.dumps(chunk)}\r\n\r\n" for chunk in chunks]
@@ -430,13 +419,9 @@ def _asked_gemini(request: dict[str, Any], model: str, files: dict[str, bytes], 
             if "text" in part:
                 texts.append(part["text"])
             elif "inlineData" in part:
-                media.append(
-                    (part["inlineData"]["mimeType"], base64.urlsafe_b64decode(part["inlineData"]["data"]))
-                )
+                media.append((part["inlineData"]["mimeType"], base64.urlsafe_b64decode(part["inlineData"]["data"])))
             elif "fileData" in part:
-                media.append(
-                    (part["fileData"]["mimeType"], files[part["fileData"]["fileUri"].rsplit("/", 1)[-1]])
-                )
+                media.append((part["fileData"]["mimeType"], files[part["fileData"]["fileUri"].rsplit("/", 1)[-1]]))
     system = "\n".join(p["text"] for p in (request.get("systemInstruction") or {}).get("parts", []))
     config = request["generationConfig"]
     schema = config.get("responseJsonSchema") or config["responseSchema"]

@@ -24,9 +24,7 @@ def made_walk(
     human, time = human_gait(speed_class), 0.01 * np.arange(round(100 * seconds))
     phases = np.stack([(time / stride_s + part) % 1.0 for part in (0.0, 0.5)])
     angles = {a: np.interp(100 * phases % 100, PERCENT, human.mean(a)) for a in ANGLES}
-    force = WEIGHT * np.where(
-        phases < stance, np.interp(100 * phases, PERCENT, np.maximum(human.force, 0.2)), 0.0
-    )
+    force = WEIGHT * np.where(phases < stance, np.interp(100 * phases, PERCENT, np.maximum(human.force, 0.2)), 0.0)
     com = np.stack([speed * time, 0.0 * time, 0.9 + 0.0 * time], axis=-1)
     heels = []
     for side, phase in enumerate(phases):

@@ -37,8 +37,7 @@ def outcome(run: Path) -> tuple[str, list, list]:
     with Archive.open(run, write=False) as archive:
         ranked = [e.data for e in archive.events("ranked")]
         evaluated = [
-            {k: v for k, v in e.data.items() if k not in ("timing", "film")}
-            for e in archive.events("evaluated")
+            {k: v for k, v in e.data.items() if k not in ("timing", "film")} for e in archive.events("evaluated")
         ]
     return (run / "best.py").read_text(), ranked, evaluated
 

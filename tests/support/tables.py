@@ -20,7 +20,5 @@ def read_table(path: Path) -> Table:
 
 
 def _parquet(path: Path) -> pandas.DataFrame:
-    with path.open(
-        "rb"
-    ) as file:  # not the path: columns whose names have a slash are not those of partitions
+    with path.open("rb") as file:  # not the path: columns whose names have a slash are not those of partitions
         return pandas.read_parquet(file)

@@ -77,15 +77,11 @@ def test_measures_are_what_mujoco_says():
     start, end = posed(task), posed(task, right_hip=-1.0, right_knee=0.7)
     rise = end.body("right_foot").xipos[2] - start.body("right_foot").xipos[2]
     assert measured(task, start, end)["right_foot_raised_m"] == pytest.approx(rise, abs=1e-4)
-    assert measured(task, end, start)["right_foot_raised_m"] == pytest.approx(-rise, abs=1e-4), (
-        "held at the end"
-    )
+    assert measured(task, end, start)["right_foot_raised_m"] == pytest.approx(-rise, abs=1e-4), "held at the end"
 
     task = made("raise the left arm sideways")
     end = posed(task, left_shoulder_x=np.deg2rad(60))
-    assert measured(task, posed(task), end)["left_arm_direction_error_rad"] == pytest.approx(
-        np.deg2rad(30), abs=1e-4
-    )
+    assert measured(task, posed(task), end)["left_arm_direction_error_rad"] == pytest.approx(np.deg2rad(30), abs=1e-4)
 
     task = made("touch the head with the right hand")
     end = posed(task, right_shoulder_y=-2.0, right_elbow=-1.5)
@@ -104,9 +100,7 @@ def test_a_knee_bends_by_its_joint_angle():
     bent = measured(task, posed(task), end)
     assert bent["right_knee_bent_rad"] == pytest.approx(0.8, abs=1e-4)
     assert summary(bent).startswith("right knee bent 46°: ")
-    assert measured(task, posed(task), end, posed(task))["right_knee_bent_rad"] == pytest.approx(
-        0.0, abs=1e-4
-    )
+    assert measured(task, posed(task), end, posed(task))["right_knee_bent_rad"] == pytest.approx(0.0, abs=1e-4)
     assert measured(deep, posed(deep), end)["right_knee_bent_rad"] == pytest.approx(0.8, abs=1e-4), "true"
 
     task = made("straighten the left elbow")
@@ -244,9 +238,7 @@ def test_a_squat_goes_down_and_comes_up():
         assert max(other[key], idle[key]) == pytest.approx(0.0, abs=1e-5)
         assert task.score(wanted) > max(task.score(other), task.score(idle)) + task.tie
         assert [need.kind for need in task.diagnose(idle)] == ["down"]
-        assert "height" not in parse(task.initial_reward).weights, (
-            "a body that squats does not keep its height"
-        )
+        assert "height" not in parse(task.initial_reward).weights, "a body that squats does not keep its height"
         assert "depth" in parse(task.initial_reward).weights
 
 

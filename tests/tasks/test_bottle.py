@@ -99,9 +99,7 @@ def test_the_close_up_shows_fingers_and_object_large(name: str, model: str):
     assert spans[1] > 1.3 * spans[0]
     assert spans[1] > 0.4  # a fifth of the width
     assert near.track == task.roles["hand"]
-    forward_left = body_frame(task.adapter)[
-        :, :2
-    ].T  # the camera is in front of the body and left of the hand
+    forward_left = body_frame(task.adapter)[:, :2].T  # the camera is in front of the body and left of the hand
     azimuth = np.deg2rad(near.azimuth)
     assert (forward_left @ -np.array([np.cos(azimuth), np.sin(azimuth), 0.0]) > 0.5).all()
 
@@ -142,9 +140,7 @@ def test_success_is_both_within_bounds(task: Task, centimetres: float, degrees: 
 
 
 def test_bounds_are_settings():
-    strict = build_task(
-        "bottle_pour", "myoarm_r", 3.0, {"success_position_m": 0.01, "success_orientation_rad": 0.1}
-    )
+    strict = build_task("bottle_pour", "myoarm_r", 3.0, {"success_position_m": 0.01, "success_orientation_rad": 0.1})
     assert strict.measure(episode(strict, *still(strict, (0, 0.009, 0), 5)), strict)["success"] == 1.0
     assert strict.measure(episode(strict, *still(strict, (0, 0.011, 0), 5)), strict)["success"] == 0.0
     assert strict.measure(episode(strict, *still(strict, (0, 0.009, 0), 6)), strict)["success"] == 0.0

@@ -108,9 +108,7 @@ QUARTER = np.pi / 2
         ("stand still for 3 s", {}, "lasted_s", 2.0, 0),
     ],
 )
-def test_body_measure_of_made_motion(
-    words: str, moved: dict[str, object], metric: str, value: float, success: int
-):
+def test_body_measure_of_made_motion(words: str, moved: dict[str, object], metric: str, value: float, success: int):
     task = made("crawler", words)
     found = motion(task, root(task, **moved))  # pyright: ignore
     assert found[metric] == pytest.approx(value, abs=0.03)

@@ -47,9 +47,7 @@ def test_the_target_is_up_and_to_the_left_and_turned_as_a_pronating_forearm_turn
     turn = task.goals["object_rot"] @ cube.xmat.reshape(3, 3).T
     sine, cosine = np.sin(np.pi / 3), 0.5
     # about -forward, seen as forward, left, up: left goes down, up goes left
-    np.testing.assert_allclose(
-        frame.T @ turn @ frame, [[1, 0, 0], [0, cosine, sine], [0, -sine, cosine]], atol=1e-5
-    )
+    np.testing.assert_allclose(frame.T @ turn @ frame, [[1, 0, 0], [0, cosine, sine], [0, -sine, cosine]], atol=1e-5)
 
 
 def test_the_cube_weighs_and_measures_what_was_asked(task):

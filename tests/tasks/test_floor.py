@@ -51,15 +51,10 @@ def height_after(model: mujoco.MjModel, seconds: float) -> float:
     return float(data.body("ball").xpos[2])
 
 
-@pytest.mark.parametrize(
-    ("height", "floor"), [(0.1, 0.0), (0.4, 0.0), (0.095, 0.0), (0.0, -0.1), (-2.0, -2.1)]
-)
+@pytest.mark.parametrize(("height", "floor"), [(0.1, 0.0), (0.4, 0.0), (0.095, 0.0), (0.0, -0.1), (-2.0, -2.1)])
 def test_a_body_that_would_fall_gets_a_floor(height: float, floor: float):
     task = task_of(height=height)
-    assert (
-        task.warnings[0]
-        == f"the model has no floor, so ball would fall: a floor was added at z = {floor:g} m"
-    )
+    assert task.warnings[0] == f"the model has no floor, so ball would fall: a floor was added at z = {floor:g} m"
     assert height_after(task.model, 2.0) == pytest.approx(floor + 0.1, abs=0.002)
 
 
@@ -96,9 +91,7 @@ def test_other_bodies_get_none(case: str):
 
 def test_a_robot_of_the_package_stands(tmp_path):
     task = mj.simple_task(name="robot", model="humanoid", description="stand still")
-    found = mj.evaluate_reward(
-        "initial", task, "optimizer=mppi", "optimizer.mppi.samples=4", f"run_dir={tmp_path}"
-    )
+    found = mj.evaluate_reward("initial", task, "optimizer=mppi", "optimizer.mppi.samples=4", f"run_dir={tmp_path}")
     assert found.metrics["upright_fraction"] == 1.0
 
 
@@ -143,9 +136,7 @@ def test_a_body_inside_the_floor_is_lifted_and_home_is_the_start():
       <geom type="capsule" fromto="0 0 .1 0 0 .3" size=".02" mass=".1"/></body></body></worldbody>
       <actuator><motor joint="j" ctrlrange="-1 1"/></actuator><keyframe><key name="down" qpos="0 0 2 1 0 0 0 0"/>
       <key name="go home" qpos="0 0 .06 1 0 0 0 .5"/></keyframe></mujoco>"""
-    task = mj.simple_task(
-        name="own", model=mujoco.MjSpec.from_string(text), description="hold", start_noise=0.0
-    )
+    task = mj.simple_task(name="own", model=mujoco.MjSpec.from_string(text), description="hold", start_noise=0.0)
     qpos = task.start(np.random.default_rng(0), 1)[0][0]
     np.testing.assert_allclose(qpos, [0, 0, 0.1, 1, 0, 0, 0, 0.5], atol=1e-9)
     assert task.warnings == ("at the start, ball was lifted by 40 mm, because it began inside the floor",)
@@ -154,9 +145,7 @@ def test_a_body_inside_the_floor_is_lifted_and_home_is_the_start():
 def test_a_robot_without_a_keyframe_is_let_down_on_its_feet():
     """By hand: the legs of a trunk at 0.7 m are 0.6 m long, and end 0.1 m above the floor."""
     text = MOTOR_DOG.replace('pos="0 0 .62"', 'pos="0 0 .7"')
-    task = mj.simple_task(
-        name="own", model=mujoco.MjSpec.from_string(text), description="hold", start_noise=0.0
-    )
+    task = mj.simple_task(name="own", model=mujoco.MjSpec.from_string(text), description="hold", start_noise=0.0)
     qpos = task.start(np.random.default_rng(0), 1)[0][0]
     assert qpos[2] == pytest.approx(0.6, abs=0.02)
     assert any("comes to rest on its feet" in line for line in task.warnings)

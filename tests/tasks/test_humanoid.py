@@ -20,9 +20,7 @@ ROBOT = MODELS["humanoid"]
 
 
 def built(name: str, **settings):
-    return build_task(
-        f"humanoid_{name}", "humanoid", 10.0, {"start_noise": 0.0, "walk": ANY_MOTION, **settings}
-    )
+    return build_task(f"humanoid_{name}", "humanoid", 10.0, {"start_noise": 0.0, "walk": ANY_MOTION, **settings})
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +60,7 @@ def test_its_sensors_say_what_they_should(walk):
     mass = walk.model.body_subtreemass[walk.model.body("pelvis").id]
     assert feet == pytest.approx(9.81 * mass, rel=1e-3)
     sensed = {name: data.sensordata[s] for name, s in walk.layout.sensors.items()}
-    assert set(sensed) == {
-        f"imu_{what}" for what in ("acceleration", "gyro", "velocity", "orientation", "up")
-    }
+    assert set(sensed) == {f"imu_{what}" for what in ("acceleration", "gyro", "velocity", "orientation", "up")}
     np.testing.assert_allclose(sensed["imu_up"], [0, 0, 1], atol=0.01)
     np.testing.assert_allclose(sensed["imu_acceleration"], [0, 0, 9.81], atol=0.1)
     np.testing.assert_allclose(sensed["imu_gyro"], 0, atol=1e-3)
@@ -193,9 +189,7 @@ def test_pushes_come_again_and_again_any_way():
         qvel = np.asarray(task.perturb(state, interval).qvel)
         if qvel.any():
             pushed.append((i * interval, qvel[:, :3]))
-    assert [t <= due < t + interval for (t, _), due in zip(pushed, (2.0, 4.0, 6.0), strict=True)] == [
-        True
-    ] * 3
+    assert [t <= due < t + interval for (t, _), due in zip(pushed, (2.0, 4.0, 6.0), strict=True)] == [True] * 3
     for _, velocity in pushed:
         np.testing.assert_allclose(np.linalg.norm(velocity, axis=1), 0.4, rtol=1e-6)
         assert len(np.unique(velocity.round(3), axis=0)) == 3

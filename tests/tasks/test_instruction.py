@@ -81,13 +81,9 @@ def test_a_dollar_sign_is_one(typed: str):
         assert compose(["+task=stand", given]).instruction == "lift ${it}, don't drop"
 
 
-@pytest.mark.parametrize(
-    ("words", "wrong"), [("", "is empty"), (" ", "is empty"), ("x" * 501, "has 501 char")]
-)
+@pytest.mark.parametrize(("words", "wrong"), [("", "is empty"), (" ", "is empty"), ("x" * 501, "has 501 char")])
 def test_too_few_or_too_many_words_are_refused(words: str, wrong: str):
-    with pytest.raises(
-        UserError, match=f"{wrong}.*: describe the motion in a sentence of 1 to 500 characters"
-    ):
+    with pytest.raises(UserError, match=f"{wrong}.*: describe the motion in a sentence of 1 to 500 characters"):
         task_of(compose(["+task=stand", f"instruction={words}"]))
 
 
@@ -319,10 +315,7 @@ def test_a_search_without_a_task_is_recorded_resumed_replayed_and_evaluated(
     assert '"task": "arm6"' in capfd.readouterr().out
     assert sorted(p.name for p in Path("runs/arm6/evaluate").iterdir())
     assert (
-        evaluate(
-            [f"model={folder}/arm6.xml", f"instruction={WORDS}", "episode_s=0.16", f"reward={run}", *QUICK]
-        )
-        == 0
+        evaluate([f"model={folder}/arm6.xml", f"instruction={WORDS}", "episode_s=0.16", f"reward={run}", *QUICK]) == 0
     )
     assert search([f"resume={run}", "instruction=wave"]) == 2
     assert "instruction cannot be changed when a run is resumed" in capfd.readouterr().err

@@ -298,8 +298,7 @@ def test_legs_touch_each_other_and_the_ground_and_nothing_else(walk):
 
     def collide(a, b):
         return bool(
-            model.geom_contype[a] & model.geom_conaffinity[b]
-            or model.geom_contype[b] & model.geom_conaffinity[a]
+            model.geom_contype[a] & model.geom_conaffinity[b] or model.geom_contype[b] & model.geom_conaffinity[a]
         )
 
     solid = np.flatnonzero(model.geom_contype | model.geom_conaffinity)

@@ -170,9 +170,7 @@ def test_what_is_made_of_a_description_is_said(description: str, xml: str, said:
     assert reading(made("reach", HOPPER, goals={"sole_pos": (1.0, 0.0, 0.0)})) == ""
     own = {"goals": {"post": (1.0, 0.0, 0.0)}}
     assert "no term for 'post'" in reading(made("hop forward", HOPPER, **own))
-    program = made("hop", HOPPER).initial_reward.replace(
-        "return {", 'place = state.goal("post")\n    return {'
-    )
+    program = made("hop", HOPPER).initial_reward.replace("return {", 'place = state.goal("post")\n    return {')
     assert "post" not in reading(made("hop forward", HOPPER, reward=program, **own))
 
 
@@ -182,9 +180,7 @@ def request(task: Task) -> ProposalRequest:
 
 def test_programs_do_not_depend_on_the_hidden_measure():
     plain = made("walk")
-    hidden = made(
-        "walk", measure=lambda episode: {"height_m": 3.0}, success=lambda m: True, score=lambda m: 1.0
-    )
+    hidden = made("walk", measure=lambda episode: {"height_m": 3.0}, success=lambda m: True, score=lambda m: 1.0)
     assert ScriptedProposer().propose(request(plain), 6) == ScriptedProposer().propose(request(hidden), 6)
 
 
@@ -354,9 +350,7 @@ def test_doing_nothing_is_no_better_than_another_failure():
     task = made("play the piano", success=lambda m: False)
     assert task.score({"success": 0.0, "effort": 0.0}) == task.score({"success": 0.0, "effort": 0.5})
     assert task.score({"success": 1.0, "effort": 0.0}) > task.score({"success": 1.0, "effort": 0.5})
-    assert [need.kind for need in task.diagnose({"success": 0.0})] == ["unknown"], (
-        "to be calm is no way there"
-    )
+    assert [need.kind for need in task.diagnose({"success": 0.0})] == ["unknown"], "to be calm is no way there"
 
 
 # Searches.

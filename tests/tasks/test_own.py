@@ -160,9 +160,7 @@ def test_every_term_for_it_runs(folder: Path):
     probe = make_probe(task, physics, seed=0)
     physics.close()
     terms = library(task)
-    assert {term.kind for term in terms.values()} == {"place", "steady", "economy"}, (
-        "the arm can touch nothing"
-    )
+    assert {term.kind for term in terms.values()} == {"place", "steady", "economy"}, "the arm can touch nothing"
     every = Genome({t.name: (t.weight, t.expression) for t in terms.values()}).source()
     sandbox = Sandbox(probe)
     for reward in (task.initial_reward, task.human_reward, every):
@@ -263,9 +261,7 @@ def reward(state, action):
 
 
 @pytest.mark.parametrize(("reward", "human_reward"), [(READS_MARK, None), (None, READS_MARK)])
-def test_a_program_of_ones_own_may_read_any_position(
-    folder: Path, reward: str | None, human_reward: str | None
-):
+def test_a_program_of_ones_own_may_read_any_position(folder: Path, reward: str | None, human_reward: str | None):
     task = simple_task(
         name="near",
         model="arm.xml",
@@ -301,12 +297,8 @@ def test_a_measure_that_fails_is_told_with_its_line_at_the_start(
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "lost"), [("tilt_error_rad", np.deg2rad(12), 2), ("gap_error_m", 0.03, 3)]
-)
-def test_an_own_error_lowers_the_default_score_whatever_its_sign(
-    folder: Path, name: str, value: float, lost: float
-):
+@pytest.mark.parametrize(("name", "value", "lost"), [("tilt_error_rad", np.deg2rad(12), 2), ("gap_error_m", 0.03, 3)])
+def test_an_own_error_lowers_the_default_score_whatever_its_sign(folder: Path, name: str, value: float, lost: float):
     """1 cm counts as much as 6 degrees; measures of other names do not count, nor does the effort of a failure."""
     score = own().score
     base = {"object_position_error_m": 0.02, "success": 0.0, "effort": 0.1}
@@ -400,9 +392,7 @@ KEYED = """
 @pytest.mark.parametrize("start", [None, "swing", {"h": 0.2}])
 def test_a_start_has_all_of_its_keyframe(start: str | dict[str, float] | None):
     given = mujoco.MjSpec.from_string(KEYED)
-    task = simple_task(
-        name="keyed", model=given, description="reach", goals={"tip_pos": "target"}, start=start
-    )
+    task = simple_task(name="keyed", model=given, description="reach", goals={"tip_pos": "target"}, start=start)
     qpos, qvel, act = task.start(np.random.default_rng(0), 3)
     assert qpos == pytest.approx(0.2 if isinstance(start, dict) else 0.5, abs=0.05)
     assert (qvel == 3.0).all()

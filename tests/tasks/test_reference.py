@@ -115,9 +115,7 @@ def test_another_motion_of_the_same_length_compiles_nothing(ramp: Path, tmp_path
     actions = np.zeros((1, 1, 2, task.model.nu), np.float32)
     scorer = Scorer(task.layout, task.data)
     first = scorer([program], states, actions, initial).terms[0]["hip"]
-    twice = made(
-        tmp_path / "twice.mot", {"hip": np.array([20.0, 40.0, 60.0]), "knee": np.zeros(3)}, np.arange(3.0)
-    )
+    twice = made(tmp_path / "twice.mot", {"hip": np.array([20.0, 40.0, 60.0]), "knee": np.zeros(3)}, np.arange(3.0))
     other = with_reference(leg(), twice)
     assert other.layout.data == task.layout.data
     scorer.goals = {name: np.asarray(value) for name, value in other.data.items()}
@@ -204,9 +202,7 @@ def test_the_sandbox_knows_the_joints_of_the_motion(ramp: Path, with_motion: boo
             assert "this task has no recorded motion" in str(accepted.message)
             return
         assert accepted.message is None
-        assert "there is no joint in the recorded motion 'kneee'; did you mean 'knee'" in str(
-            rejected.message
-        )
+        assert "there is no joint in the recorded motion 'kneee'; did you mean 'knee'" in str(rejected.message)
         assert accepted.program is not None
         states = steps(task, [0.5, 1.5])
         initial = replace(jax.tree.map(lambda x: x[:, :, 0], states), time=np.zeros((1, 1), np.float32))
@@ -226,9 +222,7 @@ def test_a_search_with_a_reference_runs(ramp: Path, tmp_path: Path, mistake: Mis
     assert any("state.reference(" in source for source in sources)
     assert mj.open_run(run).task.layout.references  # built again from the settings of the run
     assert "there is no file" in mistake(search, *LEG, f"reference={tmp_path / 'none.mot'}")
-    assert "there is no reference_by 'fase'" in mistake(
-        search, *LEG, f"reference={ramp}", "reference_by=fase"
-    )
+    assert "there is no reference_by 'fase'" in mistake(search, *LEG, f"reference={ramp}", "reference_by=fase")
 
 
 def test_a_search_under_another_reference_or_instruction_is_not_that_of_the_task_at_hand():

@@ -12,8 +12,7 @@ from bodies import scene_of
 from movlr_jax.tasks.words.reading import Unreadable, read
 
 CORPUS = [
-    json.loads(line)
-    for line in Path(__file__).with_name("sentences.jsonl").read_text(encoding="utf-8").splitlines()
+    json.loads(line) for line in Path(__file__).with_name("sentences.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 scene = cache(scene_of)
 

@@ -42,9 +42,7 @@ SERVOS = """
   <motor name="lift" joint="slide" ctrlrange="-50 50"/>
   <position name="hip" joint="hip" kp="50" ctrlrange="-2 2"/>
   <position name="knee" joint="knee" kp="50" ctrlrange="-1 2"/>"""
-MOTORS = "".join(
-    f'<motor name="{joint}" joint="{joint}" ctrlrange="-20 20"/>' for joint in ("slide", "hip", "knee")
-)
+MOTORS = "".join(f'<motor name="{joint}" joint="{joint}" ctrlrange="-20 20"/>' for joint in ("slide", "hip", "knee"))
 
 
 def task_of(actuators: str, ctrl: str = "0 0 0", **settings) -> Task:
@@ -116,9 +114,7 @@ def test_effort_is_what_the_controls_use_of_their_range():
     task = task_of(SERVOS, start_noise=0.0)
     moved = np.tile([25.0, 0.7 + 1.35, -1.0], (5, 1))  # half of 50, half of 2.7 (from 0.7 to -2), none
     assert shared_metrics(episode(task, moved), task, 0.02)["effort"] == pytest.approx((0.25 + 0.25) / 3)
-    changing = np.arange(5)[:, None] * np.array(
-        [[5.0, 0.27, 0.0]]
-    )  # a tenth of the ranges at every control step
+    changing = np.arange(5)[:, None] * np.array([[5.0, 0.27, 0.0]])  # a tenth of the ranges at every control step
     found = shared_metrics(episode(task, changing), task, 0.02)["smoothness"]
     assert found == pytest.approx(2 * (0.1 / 0.02) ** 2 / 3)
 

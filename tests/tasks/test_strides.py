@@ -37,9 +37,7 @@ def test_the_legs_follow_people_half_a_stride_apart(walk: Task):
         for angle, shift in ANGLES.items():
             curve = people.mean(angle) + shift
             for coordinate, late in zip(pairs[angle], (0.5, 0.0), strict=True):
-                shown = np.degrees(
-                    coordinate.sign * float(state.reference(coordinate.joint)) + coordinate.offset
-                )
+                shown = np.degrees(coordinate.sign * float(state.reference(coordinate.joint)) + coordinate.offset)
                 wanted = np.interp((phase + late) % 1.0 * 100, np.linspace(0, 100, 51), curve)
                 assert shown == pytest.approx(wanted, abs=0.7)  # the curves do not quite close
 
@@ -85,9 +83,7 @@ def test_starts_in_a_stride_stand_on_the_ground_and_move_as_the_reference(walk: 
             samples = walk.reference[reference_name(joint)]
             at = np.linspace(0, 1, len(samples))
             place, ends = model.joint(joint), model.joint(joint).range
-            here, later = (
-                np.clip(np.interp((t * frequency + d) % 1.0, at, samples), *ends) for d in (0.0, 0.01)
-            )
+            here, later = (np.clip(np.interp((t * frequency + d) % 1.0, at, samples), *ends) for d in (0.0, 0.01))
             assert q[place.qposadr[0]] == pytest.approx(here, abs=1e-6)
             assert v[place.dofadr[0]] == pytest.approx((later - here) * frequency / 0.01, abs=1.2)
 

@@ -32,9 +32,7 @@ from movlr_jax.tasks import TASKS, Task, build_task
 EPISODE_S = 0.064
 # every task on its default model and flat_walk on every model; the other pairs are slow
 CASES = [
-    pytest.param(
-        task, model, marks=() if model == entry.models[0] or task == "flat_walk" else pytest.mark.slow
-    )
+    pytest.param(task, model, marks=() if model == entry.models[0] or task == "flat_walk" else pytest.mark.slow)
     for task, entry in TASKS.items()
     for model in entry.models
 ]
@@ -52,9 +50,7 @@ PLAIN = (
 )
 
 
-def built(
-    task: str, model: str, episode_s: float = EPISODE_S, settings: Mapping[str, Any] | None = None
-) -> Task:
+def built(task: str, model: str, episode_s: float = EPISODE_S, settings: Mapping[str, Any] | None = None) -> Task:
     return build_task(task, model, episode_s, settings or {})
 
 

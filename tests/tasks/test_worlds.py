@@ -38,9 +38,7 @@ BODY = f"""<body name="torso" pos="0 0 .6"><freejoint name="base"/><geom type="b
   {"".join(_SIDE.format(s=s, y=y, arm=2 * y) for s, y in (("left", 0.1), ("right", -0.1)))}</body>"""
 POST = '<body name="post" pos="2 1 0.3"><geom size=".02" contype="0" conaffinity="0"/></body>'
 _JOINTS = ("hip", "knee", "ankle", "shoulder", "elbow")
-_MOTORS = "".join(
-    f'<position joint="{s}_{j}" kp="50" inheritrange="1"/>' for s in ("left", "right") for j in _JOINTS
-)
+_MOTORS = "".join(f'<position joint="{s}_{j}" kp="50" inheritrange="1"/>' for s in ("left", "right") for j in _JOINTS)
 FLOORS = {
     "plane": '<geom name="floor" type="plane" size="9 9 .1"/>',
     "box": '<geom name="floor" type="box" size="9 9 .5" pos="0 0 -.5"/>',
@@ -209,9 +207,7 @@ def test_the_speed_of_a_walk_follows_from_gravity(gravity: float, speed: float):
 @pytest.mark.parametrize("gravity", [9.81, 1.62, 0.0])
 def test_the_capture_point_is_that_of_the_inverted_pendulum(gravity: float):
     """com + v sqrt(h / g), with 2 m/s along y-up's horizontal axes x and -z; without gravity there is no fall."""
-    spec = mujoco.MjSpec.from_string(
-        xml(frame='euler="-90 0 0" pos="0 1 0"', gravity=np.array([0.0, -gravity, 0.0]))
-    )
+    spec = mujoco.MjSpec.from_string(xml(frame='euler="-90 0 0" pos="0 1 0"', gravity=np.array([0.0, -gravity, 0.0])))
     task = mj.simple_task(name="t", model=spec, description="stand still")
     data = mujoco.MjData(task.model)
     data.qvel[0], data.qvel[2] = 1.0, -2.0

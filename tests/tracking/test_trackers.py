@@ -104,9 +104,7 @@ def test_mlflow(elsewhere: Path):
     local = client.download_artifacts(kept.info.run_id, "best.py", str(elsewhere))
     assert Path(local).read_text() == (run / "best.py").read_text()
     if FILMS:
-        assert [a.path for a in client.list_artifacts(kept.info.run_id, "films/gen_00")] == [
-            "films/gen_00/k00.mp4"
-        ]
+        assert [a.path for a in client.list_artifacts(kept.info.run_id, "films/gen_00")] == ["films/gen_00/k00.mp4"]
 
 
 def offline_records(path: Path) -> list[bytes]:
@@ -159,9 +157,7 @@ def test_wandb(monkeypatch: pytest.MonkeyPatch):
     artifacts = [
         r.artifact for r in kept if r.WhichOneof("record_type") == "artifact" and r.artifact.type == "reward"
     ]
-    assert [sorted(e.path for e in a.manifest.contents) for a in artifacts] == [
-        ["best.py", "report.html"]
-    ] * 2
+    assert [sorted(e.path for e in a.manifest.contents) for a in artifacts] == [["best.py", "report.html"]] * 2
     if FILMS:
         films = run.glob("wandb/offline-run-*/files/media/videos/films/*.mp4")
         assert len([path for path in films if path.stat().st_size]) == 3

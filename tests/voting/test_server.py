@@ -67,9 +67,7 @@ def test_connections_few_open_files_allow_few(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     "begin", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\nGET / HT"], ids=["first", "second"]
 )
-def test_unfinished_request_is_closed_after_its_time(
-    page: str, begin: bytes, monkeypatch: pytest.MonkeyPatch
-):
+def test_unfinished_request_is_closed_after_its_time(page: str, begin: bytes, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(connections, "HEADER_S", 0.3)
     with socket.create_connection(place(page), timeout=10) as client:
         client.sendall(begin)
@@ -115,11 +113,7 @@ def test_post_without_a_vote_is_answered_quietly(page: str, body: bytes, capfd: 
 def test_malformed_requests_end_quietly(page: str, capfd: pytest.CaptureFixture[str]):
     host = f"Host: {urlsplit(page).netloc}\r\n".encode()
     upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n"
-    post = (
-        b"POST /api/vote HTTP/1.1\r\n"
-        + host
-        + b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-    )
+    post = b"POST /api/vote HTTP/1.1\r\n" + host + b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
     for data, start in (
         (b"GET /api/state?rater=ana HTTP/1.1\r\n" + host + upgrade, b"HTTP/1.1 "),
         (b"\x16\x03\x01\x00garbage\r\n\r\n", b"HTTP/1.1 400 "),

@@ -188,10 +188,7 @@ def _leg(recording: GaitRecording, side: int, strides: list[tuple[int, int]]) ->
         force=cycles(recording.force[side]) / recording.weight,
         activity={name: cycles(values[side]) for name, values in recording.activity.items()},
         stance=np.array(
-            [
-                (time[lift] - time[a]) / (time[b] - time[a])
-                for (a, b), lift in zip(strides, lifts, strict=True)
-            ]
+            [(time[lift] - time[a]) / (time[b] - time[a]) for (a, b), lift in zip(strides, lifts, strict=True)]
         ),
         swing_knee=None if knee is None else foot.peaks_in_swing(knee[side], strides),
     )

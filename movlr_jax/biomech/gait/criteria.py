@@ -31,9 +31,7 @@ class GaitCriteria:
             raise UserError(unknown_name("task.settings.walk.legs", self.legs, LEGS))
         for name, value in vars(self).items():
             if isinstance(value, float) and value <= 0:
-                raise UserError(
-                    f"task.settings.walk.{name}={value:g}: it must be more than 0, or null for no limit"
-                )
+                raise UserError(f"task.settings.walk.{name}={value:g}: it must be more than 0, or null for no limit")
 
     @property
     def sides(self) -> tuple[str, ...]:

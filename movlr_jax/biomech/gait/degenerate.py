@@ -42,9 +42,7 @@ def faults(made: GaitRecording, criteria: GaitCriteria, *, fell: bool, turn: flo
     return dict(_faults(made, criteria, fell, turn))
 
 
-def _faults(
-    made: GaitRecording, criteria: GaitCriteria, fell: bool, turn: float
-) -> Iterator[tuple[str, str]]:
+def _faults(made: GaitRecording, criteria: GaitCriteria, fell: bool, turn: float) -> Iterator[tuple[str, str]]:
     com, seconds = made.com, float(made.time[-1] - made.time[0])
     if seconds <= 0:
         return
@@ -104,9 +102,7 @@ def _feet(made: GaitRecording, criteria: GaitCriteria, speed: float) -> Iterator
     lifted = [events.foot_clearance(foot) for foot in made.feet]
     low = [lift is not None and lift < LOW_M for lift in lifted]
     least = criteria.clearance_m or 0.0
-    dragged = [
-        slip > SLIP or (lift is not None and lift < least) for slip, lift in zip(slips, lifted, strict=True)
-    ]
+    dragged = [slip > SLIP or (lift is not None and lift < least) for slip, lift in zip(slips, lifted, strict=True)]
     knees = stance_knee(made)
     length, _ = events.step_size(made.time, made.com, *made.feet)
     short = length is not None and made.leg_length is not None and length < SHORT * made.leg_length

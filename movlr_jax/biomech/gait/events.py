@@ -137,9 +137,7 @@ def progress(time: np.ndarray, com: np.ndarray, left: Foot, right: Foot) -> np.n
     return ways
 
 
-def step_size(
-    time: np.ndarray, com: np.ndarray, left: Foot, right: Foot
-) -> tuple[float, float] | tuple[None, None]:
+def step_size(time: np.ndarray, com: np.ndarray, left: Foot, right: Foot) -> tuple[float, float] | tuple[None, None]:
     """Return mean length and width of the steps, m; None with fewer than two.
 
     Measured from heel strike to heel strike of the other foot, along and across the direction of progress. The width
@@ -201,9 +199,7 @@ def _rising(contact: np.ndarray) -> np.ndarray:
     return np.flatnonzero(contact[1:] & ~contact[:-1]) + 1
 
 
-def _sizes(
-    time: np.ndarray, com: np.ndarray, left: Foot, right: Foot
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sizes(time: np.ndarray, com: np.ndarray, left: Foot, right: Foot) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return lengths, widths and sides [n] of the steps with a direction of progress."""
     steps = steps_of(left, right)
     if left.heel is None or right.heel is None:

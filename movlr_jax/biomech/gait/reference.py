@@ -83,9 +83,7 @@ def human_gait(speed_class: str) -> HumanGait:
         bounds["high"],
         PchipInterpolator(force["percent"], force["body_weights"])(PERCENT),
         {
-            group: np.any(
-                [(on <= PERCENT) & (off >= PERCENT) for on, off in table["active_percent"][muscle]], axis=0
-            )
+            group: np.any([(on <= PERCENT) & (off >= PERCENT) for on, off in table["active_percent"][muscle]], axis=0)
             for group, muscle in MUSCLES.items()
         },
     )

@@ -24,9 +24,7 @@ SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 _SLACK = 1.1  # time per row of the choice over that of the best
 _LONGEST_S = 1.0  # of a replan: slower ones would make searches long, not better
 _REPEATS = 3
-_REWARD = (
-    'WEIGHTS = {"still": 1.0}\ndef reward(state, action):\n    return {"still": -jnp.mean(state.qvel**2)}\n'
-)
+_REWARD = 'WEIGHTS = {"still": 1.0}\ndef reward(state, action):\n    return {"still": -jnp.mean(state.qvel**2)}\n'
 
 
 def largest(seconds: Mapping[int, float]) -> int:
@@ -62,9 +60,7 @@ def chosen(planner: Planner, candidates: int, say: Callable[[str], object]) -> i
     seconds = measured(lambda n: replan_seconds(planner, candidates, n), SIZES)
     n = largest(seconds)
     milliseconds = {size: round(1e3 * s, 2) for size, s in seconds.items()}
-    say(
-        f"optimizer.mppi.samples=auto: {n}; ms per replan of {candidates} candidates by samples: {milliseconds}"
-    )
+    say(f"optimizer.mppi.samples=auto: {n}; ms per replan of {candidates} candidates by samples: {milliseconds}")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"samples": n, "replan_ms": milliseconds}) + "\n", encoding="utf-8")

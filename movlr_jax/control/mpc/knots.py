@@ -68,9 +68,7 @@ SPLINES = {"linear": linear, "zero": zero, "cubic": cubic}
 class KnotSpace:
     """Plans with `knots` values of each dimension over the horizon, within `lower` and `upper` [dims]."""
 
-    def __init__(
-        self, lower: np.ndarray, upper: np.ndarray, knots: int, horizon_s: float, spline: str = "linear"
-    ):
+    def __init__(self, lower: np.ndarray, upper: np.ndarray, knots: int, horizon_s: float, spline: str = "linear"):
         self.lower, self.upper, self.knots, self.horizon_s, self.spline = (
             lower,
             upper,
@@ -123,9 +121,7 @@ class ControlSpace(KnotSpace):
         if self._resting is None:
             return start
         rest = np.array([self._resting(qpos) for qpos in np.asarray(start.qpos)], np.float32)
-        return start.replace(
-            prev_action=rest if isinstance(start.prev_action, np.ndarray) else jnp.asarray(rest)
-        )
+        return start.replace(prev_action=rest if isinstance(start.prev_action, np.ndarray) else jnp.asarray(rest))
 
     def policy(self, physics: Physics):
         def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:

@@ -104,9 +104,7 @@ class PostureSpace:
         """Return the kept joints with their moment arms at `qpos` [nq], or None if there are none."""
         if not len(self._kept):
             return None
-        moment = np.asarray(
-            physics.kinematics(with_columns(qpos[None].copy(), self._kept, self._kept_at))[1][0]
-        )
+        moment = np.asarray(physics.kinematics(with_columns(qpos[None].copy(), self._kept, self._kept_at))[1][0])
         return Keeping(self._kept, self._held, self._kept_at, moment[:, self._held])
 
     def begun(self, start: SimState) -> SimState:
@@ -199,6 +197,4 @@ def posture_space(law: MuscleLaw, task: Task, **settings: Any) -> PostureSpace:
     model, adapter = task.model, task.adapter
     nominal = nominal_qpos(model, adapter)
     kept = {name: float(nominal[model.joint(name).qposadr[0]]) for name in adapter.kept_joints}
-    return PostureSpace(
-        law, model, task.layout, adapter.planned_joints, adapter.synergies, kept=kept, **settings
-    )
+    return PostureSpace(law, model, task.layout, adapter.planned_joints, adapter.synergies, kept=kept, **settings)

@@ -257,9 +257,7 @@ class PlannedControllers:
         totals, _, counts = p.scorer.on_device(self.programs, seen)
         self.counted[:] = [p.add(self.counted[0], counts) if self.counted else counts]
         costs = p.costs_of(totals, rollouts.diverged, rows)
-        return physics.collect(
-            p.risk(costs.reshape(rows, n, worlds), p.config.mppi.tail) if worlds > 1 else costs
-        )
+        return physics.collect(p.risk(costs.reshape(rows, n, worlds), p.config.mppi.tail) if worlds > 1 else costs)
 
 
 def plan_steps(horizon_s: float, ctrl_dt: float) -> int:

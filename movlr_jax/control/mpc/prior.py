@@ -31,9 +31,7 @@ class PriorSpace(KnotSpace):
         spline: str = "linear",
     ):
         """numbers: the policy, (step, key) -> action [size] in [-1, 1]."""
-        super().__init__(
-            -np.ones(space.size, np.float32), np.ones(space.size, np.float32), knots, horizon_s, spline
-        )
+        super().__init__(-np.ones(space.size, np.float32), np.ones(space.size, np.float32), knots, horizon_s, spline)
         self._numbers, self._space = numbers, space
 
     def policy(self, physics: Physics):

@@ -26,9 +26,7 @@ class Torque(MuscleLaw):
     kp: float = setting(5.0, "1/rad; stiffness, in maximum torques", least=0)
     kd: float = setting(0.2, "s/rad; damping", least=0)
     iterations: int = setting(24, "gradient steps; joints with more muscles need more", least=1)
-    held: float = setting(
-        1.0, "stiffness of joints that a policy holds, relative to those that it commands", least=0
-    )
+    held: float = setting(1.0, "stiffness of joints that a policy holds, relative to those that it commands", least=0)
     arms: ClassVar[bool] = True
 
     def target(self, at: TargetPostures) -> dict[str, Array]:
@@ -40,9 +38,7 @@ class Torque(MuscleLaw):
         activation = self.resolved(body.muscles, params, target, now.pull, q, qd)
         return self._keeping(body, params, target, now, activation) if "kept" in params else activation
 
-    def resolved(
-        self, p: MuscleParams, params: Any, target: Any, pull: Array, q: Array, qd: Array
-    ) -> jax.Array:
+    def resolved(self, p: MuscleParams, params: Any, target: Any, pull: Array, q: Array, qd: Array) -> jax.Array:
         """Return activations [nu] that move joints at q [nz] rad, qd [nz] rad/s to target["posture"] [nz] rad.
 
         pull [nu] N is the force of each muscle per activation. params["moment"] [nu, nz] m are the moment arms, and
@@ -56,9 +52,7 @@ class Torque(MuscleLaw):
         torque = stiffness * self.kp * (target["posture"] - q) - jnp.sqrt(stiffness) * self.kd * qd
         return resolve((moment * pull[:, None] / strength).T, torque, params["hold"], self.iterations)
 
-    def _keeping(
-        self, body: Body, params: Any, target: Any, now: Muscles, activation: jax.Array
-    ) -> jax.Array:
+    def _keeping(self, body: Body, params: Any, target: Any, now: Muscles, activation: jax.Array) -> jax.Array:
         """Replace the `activation` [nu] of muscles that cross the joints of params["kept"], to hold these too.
 
         These muscles may also cross planned joints.

@@ -255,9 +255,7 @@ class _Graph:
 
     def _op_select_n(self, eqn: Any, x: list[Value]) -> Value:
         if len(x) != 3:
-            raise UserError(
-                f"export: this policy chooses between {len(x) - 1} values; only two have a translation"
-            )
+            raise UserError(f"export: this policy chooses between {len(x) - 1} values; only two have a translation")
         which = x[0]
         if eqn.invars[0].aval.dtype != np.bool_:
             which = self.emit("Cast", [which], to=TensorProto.BOOL)
@@ -297,11 +295,7 @@ class _Graph:
         for place, size in zip(places, eqn.invars[0].aval.shape, strict=True):
             before[place] = size
         inner = self._reshape(x[0], before)
-        return (
-            inner
-            if tuple(before) == tuple(shape)
-            else self.emit("Expand", [inner, np.array(shape, np.int64)])
-        )
+        return inner if tuple(before) == tuple(shape) else self.emit("Expand", [inner, np.array(shape, np.int64)])
 
     def _op_reshape(self, eqn: Any, x: list[Value]) -> Value:
         return self._reshape(x[0], eqn.outvars[0].aval.shape)
@@ -321,9 +315,7 @@ class _Graph:
 
     def _op_slice(self, eqn: Any, x: list[Value]) -> Value:
         p = eqn.params
-        return self._slice(
-            x[0], p["start_indices"], p["limit_indices"], range(len(p["start_indices"])), p["strides"]
-        )
+        return self._slice(x[0], p["start_indices"], p["limit_indices"], range(len(p["start_indices"])), p["strides"])
 
     def _op_pad(self, eqn: Any, x: list[Value]) -> Value:
         low, high, interior = np.array(eqn.params["padding_config"], np.int64).T
@@ -360,11 +352,7 @@ class _Graph:
             (places,) = _computed(eqn, [flat, x[1]])
             return self.emit("Gather", [self._reshape(x[0], [-1]), places.astype(np.int64)], axis=0)
         whole = all(p["slice_sizes"][i] == n for i, n in enumerate(operand.shape) if i != 0)
-        rows = (
-            dims.start_index_map == (0,)
-            and dims.collapsed_slice_dims == (0,)
-            and not dims.operand_batching_dims
-        )
+        rows = dims.start_index_map == (0,) and dims.collapsed_slice_dims == (0,) and not dims.operand_batching_dims
         trailing = tuple(range(eqn.outvars[0].aval.ndim - operand.ndim + 1, eqn.outvars[0].aval.ndim))
         if not (whole and rows and tuple(dims.offset_dims) == trailing):
             raise UserError("export: this policy looks values up in a way that has no translation to ONNX")

@@ -48,9 +48,7 @@ def export_policy(ppo: PpoTrainer, path: Path) -> list[Path]:
         "sim_dt": f"{physics.sim_dt:g}",
         "mujoco": mujoco.__version__,
         "actuators": json.dumps([model.actuator(i).name for i in range(model.nu)]),
-        "start": json.dumps(
-            {name: np.asarray(getattr(start, name))[0].tolist() for name in ("qpos", "qvel", "act")}
-        ),
+        "start": json.dumps({name: np.asarray(getattr(start, name))[0].tolist() for name in ("qpos", "qvel", "act")}),
         **{name: str(value) for name, value in ppo.notes.items() if name not in ("groups",)},
     }
     doc = "Inputs are the arrays of mjData of these names, of the model next to this file; action is the next ctrl."

@@ -82,9 +82,7 @@ def observation(
     aims = {name: jnp.asarray(value, jnp.float32) for name, value in goals.items()}
     ways = [
         (
-            layout.blocks["pos"] + 3 * layout.bodies[thing]
-            if thing in layout.bodies
-            else layout.sites[thing],
+            layout.blocks["pos"] + 3 * layout.bodies[thing] if thing in layout.bodies else layout.sites[thing],
             aim,
         )
         for name, aim in aims.items()
@@ -140,9 +138,7 @@ def travel(model: mujoco.MjModel) -> list[int]:
 def controls(model: mujoco.MjModel, rest: np.ndarray) -> ActionSpace:
     """Return the action space of plain controls: 0 maps to `rest` [nu], -1 and 1 to the ends of each range."""
     low, high = control_ranges(model)
-    return ActionSpace(
-        model, model.nu, _around(rest, rest - low, high - rest, low, high), {"action": "controls"}
-    )
+    return ActionSpace(model, model.nu, _around(rest, rest - low, high - rest, low, high), {"action": "controls"})
 
 
 def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSpace:
@@ -206,17 +202,13 @@ def posture(
     """
     actuation = space.actuation
     geometry = fit_geometry(lambda z: space.lengths(physics, qpos, z), actuation.lower, actuation.upper)
-    z0, hold = (
-        jnp.asarray(x, jnp.float32) for x in (qpos[actuation.qpos], rest if space.law.hold else 0 * rest)
-    )
+    z0, hold = (jnp.asarray(x, jnp.float32) for x in (qpos[actuation.qpos], rest if space.law.hold else 0 * rest))
 
     commanded = np.arange(len(z0)) if moved is None else np.array(moved, int)
     stiffness = space.law.stiffness(np.isin(np.arange(len(z0)), commanded))
     keeping = space.keeping(physics, qpos)
     up, down = (
-        jnp.minimum(beta, jnp.maximum(x, _LEAST_REACH))[commanded]
-        if limits
-        else jnp.full(len(commanded), beta)
+        jnp.minimum(beta, jnp.maximum(x, _LEAST_REACH))[commanded] if limits else jnp.full(len(commanded), beta)
         for x in (actuation.upper - z0, z0 - actuation.lower)
     )
 

@@ -31,9 +31,7 @@ class PdConfig:
 class GroupsConfig:
     """DynSyn: muscles that move together share one action (He et al., 2024)."""
 
-    count: int = setting(
-        0, "number of groups; 0: the number with the best silhouette of the clustering", least=0
-    )
+    count: int = setting(0, "number of groups; 0: the number with the best silhouette of the clustering", least=0)
     correction: float = setting(0.1, "bound of each muscle's correction of the group action", least=0)
     seconds: float = setting(60.0, "s of random excitation from which the groups are found", above=0)
 
@@ -67,9 +65,7 @@ class PolicyConfig:
 
     def check(self, where: str) -> None:
         if not self.observe or min((*self.hidden, *self.value_hidden), default=1) < 1:
-            raise UserError(
-                f"{where}: observe must not be empty, and hidden layers must have 1 or more units"
-            )
+            raise UserError(f"{where}: observe must not be empty, and hidden layers must have 1 or more units")
 
 
 @dataclass(frozen=True)

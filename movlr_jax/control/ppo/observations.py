@@ -37,10 +37,7 @@ _TURN = 1.0  # m before the place of a turn at which it begins
 def joint_view(model: mujoco.MjModel, qpos: np.ndarray, names: Sequence[str]) -> Observe:
     """Observe joint angles relative to the posture `qpos` [nq], rad, and joint velocities, rad/s: [2 n]."""
     joints = [model.joint(name) for name in names]
-    q, v = (
-        np.array([adr[0] for adr in adrs])
-        for adrs in ([j.qposadr for j in joints], [j.dofadr for j in joints])
-    )
+    q, v = (np.array([adr[0] for adr in adrs]) for adrs in ([j.qposadr for j in joints], [j.dofadr for j in joints]))
     posture = np.asarray(qpos[q], np.float32)
     return lambda view: jnp.concatenate([view.qpos[q] - posture, view.qvel[v]])
 
@@ -81,9 +78,7 @@ def gait_view(task: Task, qpos: np.ndarray) -> Observe:
             heading = goal_heading(goals, view.time)
             aside = jnp.where(heading == 0, at[1], 0.0)  # a turn at a time has no line
         cos, sin, zero, one = jnp.cos(heading), jnp.sin(heading), jnp.zeros(()), jnp.ones(())
-        ahead = jnp.stack(
-            [jnp.stack([cos, sin, zero]), jnp.stack([-sin, cos, zero]), jnp.stack([zero, zero, one])]
-        )
+        ahead = jnp.stack([jnp.stack([cos, sin, zero]), jnp.stack([-sin, cos, zero]), jnp.stack([zero, zero, one])])
         facing = ahead @ state.rot(pelvis) @ began.T
         phase = 2 * jnp.pi * goals["stride_frequency"] * view.time
         seen = [

@@ -48,9 +48,7 @@ def acting_settings(config: PpoSettings) -> dict[str, Any]:
     return {f"optimizer.{name}": value for name, value in values.items()}
 
 
-def save_policy(
-    path: Path, learner: Learner, config: PpoConfig, acting: Mapping[str, Any] | None = None
-) -> None:
+def save_policy(path: Path, learner: Learner, config: PpoConfig, acting: Mapping[str, Any] | None = None) -> None:
     """Write the policy of one candidate (npz), with the settings that are needed to use it.
 
     acting: The settings of its actions, as `acting_settings` returns them; None: not recorded.
@@ -96,9 +94,7 @@ def policy_settings(name: str, config: PpoConfig, option: str = _INIT) -> PpoCon
     if _SETTINGS not in held:
         if option == _INIT:
             return config
-        raise UserError(
-            f"{option}={path}: the file does not contain the observations of its policy; train it again"
-        )
+        raise UserError(f"{option}={path}: the file does not contain the observations of its policy; train it again")
     values = _mapping(held[_SETTINGS], f"{option}={path}")
     if strange := next((key for key in values if key not in SHAPES), None):
         raise UserError(
@@ -112,9 +108,7 @@ def policy_settings(name: str, config: PpoConfig, option: str = _INIT) -> PpoCon
     except UserError as error:
         raise UserError(f"{option}={path}: {error}") from None
     numbers = sum(array.size for array in held.values())
-    pairs = (
-        pair for widths in (settings.hidden, settings.value_hidden) for pair in itertools.pairwise(widths)
-    )
+    pairs = (pair for widths in (settings.hidden, settings.value_hidden) for pair in itertools.pairwise(widths))
     if max(sum(a * b for a, b in pairs), 0, *settings.hidden, *settings.value_hidden) > numbers:
         raise UserError(f"{option}={path} contains {numbers:,} numbers, fewer than its layers have weights")
     return replace(config, policy=settings)

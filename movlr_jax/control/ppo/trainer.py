@@ -210,9 +210,7 @@ class PpoTrainer:
         if self.config.init or self.first is not None:
             return learners, fleet
         segment, _ = self.collect((learners.normalizer, learners.params.policy), fleet, first_key, k)
-        observation, valid = (
-            by_candidate(x, k) for x in (segment.trajectory.extras["observation"], segment.valid)
-        )
+        observation, valid = (by_candidate(x, k) for x in (segment.trajectory.extras["observation"], segment.valid))
         return learners.replace(normalizer=self._seen(learners.normalizer, observation, valid)), fleet
 
     def fleet(self, rows: int) -> Fleet:

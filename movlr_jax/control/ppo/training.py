@@ -113,9 +113,7 @@ class Training:
     Ctrl-C waits for the end of a checkpoint, because threads of orbax would print tracebacks.
     """
 
-    def __init__(
-        self, folder: Path | None, programs: Sequence[RewardProgram], config: PpoConfig, key: jax.Array
-    ):
+    def __init__(self, folder: Path | None, programs: Sequence[RewardProgram], config: PpoConfig, key: jax.Array):
         self._manager, self._writers = None, []
         if folder is None:
             return

@@ -118,9 +118,7 @@ def _around_zero(policy: Any, noise: float) -> Any:
     return {**policy, "params": {**layers, last: changed}}
 
 
-def estimates(
-    config: PpoConfig, data: Batch, values: jax.Array, last: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def estimates(config: PpoConfig, data: Batch, values: jax.Array, last: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return value targets and generalised advantages [R, T] from values [R, T] and the last value `last` [R].
 
     Invalid steps are marked as truncated for Brax's GAE: they add nothing, and the sum stops before them. So a
@@ -186,9 +184,7 @@ def scaled(config: PpoConfig, learner: Learner, data: Batch) -> tuple[Learner, B
     n, (rows, steps) = len(learner.returns), reward.shape
     rewards, valid = (x.reshape(rows // n, n, steps) for x in (reward, data.valid))
 
-    def segment(
-        total: jax.Array, this: tuple[jax.Array, jax.Array, jax.Array]
-    ) -> tuple[jax.Array, jax.Array]:
+    def segment(total: jax.Array, this: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         rewards, valid, ended = this
 
         def step(total: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

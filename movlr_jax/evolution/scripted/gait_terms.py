@@ -44,9 +44,7 @@ def gait_terms(task: Task) -> list[Term]:
             20.0,
             f'-shaping.smooth_abs(jnp.arctan2({turned}[1, 0], {turned}[0, 0]) - state.goal("heading"))',
         ),
-        Term(
-            "lateral", "straight", 30.0, f"-shaping.smooth_abs((state.com - state.initial.com)[:2] @ {aside})"
-        ),
+        Term("lateral", "straight", 30.0, f"-shaping.smooth_abs((state.com - state.initial.com)[:2] @ {aside})"),
     ]
     if float(abs(task.goals["velocity"]).max()) > 0:
         terms += [

@@ -101,9 +101,7 @@ class RayWorkers:
         self.losses: Counter[str] = Counter()  # workers lost, by reason
         self.took: list[dict[str, Any]] = []  # of each shard of the last batch: what it took
         where = f"the cluster at {config.address}" if config.address else "this machine"
-        say(
-            f"workers: {self.count} of Ray on {where}, {config.cores:g} cores each, shards of {self._size} programs"
-        )
+        say(f"workers: {self.count} of Ray on {where}, {config.cores:g} cores each, shards of {self._size} programs")
         self._fill()
 
     @property
@@ -140,9 +138,7 @@ class RayWorkers:
         if self._begun:
             self._ray.shutdown()
 
-    def _run(
-        self, given: Sequence[Shard], progress: Progress | None
-    ) -> list[tuple[Shard, Sequence[list[Trial]]]]:
+    def _run(self, given: Sequence[Shard], progress: Progress | None) -> list[tuple[Shard, Sequence[list[Trial]]]]:
         """Evaluate all shards, each until a worker has returned it. Raises UserError if workers keep dying."""
         waiting, done, lost = deque(given), [], Counter[tuple[int, ...]]()
         self.took = []
@@ -266,9 +262,7 @@ class RayWorkers:
         if not worker.about:
             self._died_early += 1
             if self._died_early >= _ATTEMPTS:
-                raise UserError(
-                    f"{_ATTEMPTS} workers in a row ended before they were ready, the last one: {why}"
-                )
+                raise UserError(f"{_ATTEMPTS} workers in a row ended before they were ready, the last one: {why}")
         again = f"; its {len(shard.rows)} programs are evaluated again by another one" if shard else ""
         self._say(f"  {name} {'is given up' if kind == 'silent' else 'ended'} ({why}){again}")
         return shard

@@ -65,9 +65,7 @@ class Descriptor(Form):
     """One observation in a region of the body."""
 
     region: Literal["knees", "ankles", "hips", "torso", "head", "arms", "hands", "object"]
-    label: str = Field(
-        description="a term of the vocabulary; then side, angle and time if they can be estimated"
-    )
+    label: str = Field(description="a term of the vocabulary; then side, angle and time if they can be estimated")
     confidence: float = Field(ge=0.0, le=1.0)
 
 
@@ -98,9 +96,7 @@ _OLD = re.compile(
     r"|drafts?|first (?:idea|attempt|try|version))\b",
     re.IGNORECASE,
 )
-_NEW = re.compile(
-    r"\b(?:new|final|updated?|improve[sd]?|revised?|modified|edited|better|answer)\b", re.IGNORECASE
-)
+_NEW = re.compile(r"\b(?:new|final|updated?|improve[sd]?|revised?|modified|edited|better|answer)\b", re.IGNORECASE)
 _LABEL = re.compile(r'"label"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _EFFORT = 200_000_000  # characters scanned in the search for JSON, including those scanned again
 _MOST_TEXT = 65_536  # characters of one string in an answer; a program may have half as many

@@ -78,9 +78,7 @@ class Reply:
     model_version: str  # as reported in the answer
     tokens_in: int | None = 0  # None: not reported, or not a valid count
     tokens_out: int | None = 0
-    logprobs: Sequence[
-        Sequence[float]
-    ] = ()  # (characters, log-probability) of each token of `text`, if reported
+    logprobs: Sequence[Sequence[float]] = ()  # (characters, log-probability) of each token of `text`, if reported
     changed: Mapping[str, Any] = field(default_factory=dict)  # parameters that were changed for the server
 
 

@@ -128,9 +128,7 @@ def parameters(config: ModelConfig, question: Question) -> dict[str, Any]:
         sent["temperature"] = temperature
     if config.thinking is not None:
         by_tokens = model.startswith(_THINK_BY_TOKENS)
-        budget = (
-            {"thinking_budget": int(config.thinking)} if by_tokens else {"thinking_level": config.thinking}
-        )
+        budget = {"thinking_budget": int(config.thinking)} if by_tokens else {"thinking_level": config.thinking}
         sent["thinking"] = budget
     if any(m.fps for m in question.media):
         sent["fps"] = [m.fps for m in question.media]

@@ -102,9 +102,7 @@ class OpenAICompatible:
             )
         return bool(note)
 
-    async def _completion(
-        self, question: Question, instructions: str, sent: Mapping[str, Any], key: str
-    ) -> Any:
+    async def _completion(self, question: Question, instructions: str, sent: Mapping[str, Any], key: str) -> Any:
         """Return the chat completion, put together from its pieces if the server sends a stream."""
         *earlier, last = question.messages
         messages: Any = [

@@ -27,9 +27,7 @@ _KEPT = (
     "purpose", "about", "sample", "state", "provider", "model", "model_version", "answer", "error", "tokens_in",
     "tokens_out", "seconds", "logprobs",
 )  # fmt: skip
-_RULE = (
-    f"# Recorded by movlr-jax {__version__}: programs are compared in trials, each with a seed of its own.\n"
-)
+_RULE = f"# Recorded by movlr-jax {__version__}: programs are compared in trials, each with a seed of its own.\n"
 _OF_A_PLACE = ("run_dir", "resume", "trust")  # settings that are not passed on
 
 
@@ -128,9 +126,7 @@ def recorded_model(model: ModelConfig, where: str, depth: int = 0) -> tuple[Mode
         return model, None
     source = Path(str(model.run))
     if not (source / "config.yaml").is_file():
-        raise UserError(
-            f"{where}.run={source} is neither a run directory nor a recording: it has no config.yaml"
-        )
+        raise UserError(f"{where}.run={source} is neither a run directory nor a recording: it has no config.yaml")
     recorded = from_mapping(ModelConfig, without_removed(_settings(source).get(where)), where)
     if recorded.name == "replay" and depth < 8:
         recorded, _ = recorded_model(recorded, where, depth + 1)

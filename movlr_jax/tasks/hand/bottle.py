@@ -68,9 +68,7 @@ def bottle_pour(
         episode_s=episode_s,
         start_noise=start_noise,
         cameras=(
-            grasp.camera(
-                adapter, palm, offset=(-0.15, 0.02, 0.03), distance=0.68, azimuth=135.0, elevation=-12.0
-            ),
+            grasp.camera(adapter, palm, offset=(-0.15, 0.02, 0.03), distance=0.68, azimuth=135.0, elevation=-12.0),
         ),
         near=grasp.close_up(adapter, palm, "bottle", distance=0.36),
     )

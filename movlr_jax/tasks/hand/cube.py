@@ -85,9 +85,7 @@ def cube_rotate(
         episode_s=episode_s,
         start_noise=start_noise,
         cameras=(
-            grasp.camera(
-                adapter, at, offset=(-0.10, 0.03, 0.03), distance=0.55, azimuth=135.0, elevation=-15.0
-            ),
+            grasp.camera(adapter, at, offset=(-0.10, 0.03, 0.03), distance=0.55, azimuth=135.0, elevation=-15.0),
         ),
         near=grasp.close_up(adapter, at, "cube", distance=0.28),
         posture=posture,
@@ -163,9 +161,7 @@ def _add_frame(spec: mujoco.MjSpec, name: str, inner: float, outer: float) -> No
     corners = np.array([(1, 1, 0), (-1, 1, 0), (-1, -1, 0), (1, -1, 0)], float)
     here = np.arange(4)
     after = (here + 1) % 4
-    faces = np.concatenate(
-        [np.stack([here, here + 4, after + 4], -1), np.stack([here, after + 4, after], -1)]
-    )
+    faces = np.concatenate([np.stack([here, here + 4, after + 4], -1), np.stack([here, after + 4, after], -1)])
     spec.add_mesh(
         name=name,
         uservert=np.concatenate([inner * corners, outer * corners]).ravel(),

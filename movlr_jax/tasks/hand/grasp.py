@@ -111,12 +111,8 @@ def close_up(adapter: ModelAdapter, near: np.ndarray, thing: str, distance: floa
 
     It sees the tips of the fingers, the thumb, and the side of the object that the hand leaves free.
     """
-    fixed = camera(
-        adapter, near, offset=(-0.03, -0.01, 0.0), distance=distance, azimuth=232.0, elevation=-20.0
-    )
-    shows = (
-        f"a close-up of the hand and the {thing} from the palm's side, with a camera that follows the hand"
-    )
+    fixed = camera(adapter, near, offset=(-0.03, -0.01, 0.0), distance=distance, azimuth=232.0, elevation=-20.0)
+    shows = f"a close-up of the hand and the {thing} from the palm's side, with a camera that follows the hand"
     return replace(fixed, track=adapter.role("hand"), vertical=True, shows=shows)
 
 
@@ -127,9 +123,7 @@ def add_ground(spec: mujoco.MjSpec) -> None:
     spec.option.cone, spec.option.impratio = mujoco.mjtCone.mjCONE_ELLIPTIC, 10
     add_stage(spec)
     plane = mujoco.mjtGeom.mjGEOM_PLANE
-    spec.worldbody.add_geom(
-        name="floor", type=plane, size=[0, 0, 0.1], material=FLOOR, rgba=[1, 1, 1, 1], **SOLID
-    )
+    spec.worldbody.add_geom(name="floor", type=plane, size=[0, 0, 0.1], material=FLOOR, rgba=[1, 1, 1, 1], **SOLID)
     spec.add_material(name=OUTLINE["material"], rgba=MAGENTA, emission=0.5, specular=0)
 
 
@@ -183,8 +177,7 @@ def grasp_task(
     instrument(spec, root=adapter.root, touch={**adapter.touch, thing: (thing,)}, sites=adapter.sites)
     model, roles = compile_spec(spec), {**adapter.roles, "object": thing}
     rewards = [
-        fill_reward(resource_text("assets", "rewards", f"{name}_{kind}.py"), roles)
-        for kind in ("initial", "human")
+        fill_reward(resource_text("assets", "rewards", f"{name}_{kind}.py"), roles) for kind in ("initial", "human")
     ]
     return Task(
         name=name,
@@ -283,9 +276,7 @@ def dropped(height: np.ndarray, target: float) -> bool:
 
 def score(metrics: Metrics) -> float:
     """Return a score: success first; then 1 cm of error counts as much as 6 degrees."""
-    error = (
-        metrics["object_position_error_m"] / 0.01 + np.rad2deg(metrics["object_orientation_error_rad"]) / 6
-    )
+    error = metrics["object_position_error_m"] / 0.01 + np.rad2deg(metrics["object_orientation_error_rad"]) / 6
     return 100.0 * metrics["success"] - error
 
 
@@ -294,9 +285,7 @@ def diagnose(metrics: Metrics, thing: str) -> list[Need]:
     distance, angle = metrics["object_position_error_m"], metrics["object_orientation_error_rad"]
     needs = []
     if distance > 0.10:
-        needs.append(
-            Need(f"the {thing} is {distance:.2f} m from its target: it was not grasped, or dropped", "hold")
-        )
+        needs.append(Need(f"the {thing} is {distance:.2f} m from its target: it was not grasped, or dropped", "hold"))
     if distance > 0.03:
         needs.append(Need(f"the {thing} ends {100 * distance:.0f} cm from its target", "place"))
     if angle > np.deg2rad(15):

@@ -64,12 +64,8 @@ GOALS: Mapping[str, EnvironmentGoal] = {
     "PointMass": EnvironmentGoal(
         "bring the point to the middle", None, {"pointmass_pos": (0.0, 0.0, 0.01)}, {}, 0.015
     ),
-    "ReacherEasy": EnvironmentGoal(
-        "bring the finger to the target", None, {"finger_pos": "target"}, {}, 0.05
-    ),
-    "ReacherHard": EnvironmentGoal(
-        "bring the finger to the small target", None, {"finger_pos": "target"}, {}, 0.015
-    ),
+    "ReacherEasy": EnvironmentGoal("bring the finger to the target", None, {"finger_pos": "target"}, {}, 0.05),
+    "ReacherHard": EnvironmentGoal("bring the finger to the small target", None, {"finger_pos": "target"}, {}, 0.015),
     "FingerTurnEasy": EnvironmentGoal(
         "turn the body with the finger until its tip is at the target", None, {"tip_pos": "target"}
     ),

@@ -75,8 +75,7 @@ def _playground(part: str) -> Any:
     except ImportError as error:
         missing = (error.name or "mujoco_playground").partition(".")[0]
         raise UserError(
-            f"task=playground needs the package playground, but {missing} is missing; "
-            "run pip install playground"
+            f"task=playground needs the package playground, but {missing} is missing; run pip install playground"
         ) from None
 
 
@@ -90,9 +89,7 @@ def menagerie_roots() -> list[Path]:
         (_WHEEL, "mujoco/playground/assets/mujoco_menagerie"),
     ):
         found = importlib.util.find_spec(package)
-        roots += [
-            Path(place) / inside for place in (found.submodule_search_locations if found else None) or ()
-        ]
+        roots += [Path(place) / inside for place in (found.submodule_search_locations if found else None) or ()]
     return [root for root in roots if root.is_dir()]
 
 
@@ -159,7 +156,5 @@ def _spec_of(env: Any, made: list[mujoco.MjSpec], folder: Path) -> mujoco.MjSpec
     for field in _COMPARED:
         ours, theirs = getattr(again, field), getattr(env.mj_model, field)
         if ours.shape != theirs.shape or not np.allclose(ours, theirs, rtol=1e-4, atol=1e-5):
-            raise UserError(
-                f"the model of env={type(env).__name__} cannot be exported: its {field} would change"
-            )
+            raise UserError(f"the model of env={type(env).__name__} cannot be exported: its {field} would change")
     return spec

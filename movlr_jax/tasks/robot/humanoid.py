@@ -108,8 +108,7 @@ def humanoid_straight_leg(
         raise UserError(f"task.settings.knee_deg={knee_deg:g}: it must be more than 0 and at most 90 degrees")
     goal = _goal(
         "humanoid_straight_leg",
-        f"the robot walks forward at about {positive('speed_m_s', speed_m_s):g} m/s, with "
-        "straight knees in stance",
+        f"the robot walks forward at about {positive('speed_m_s', speed_m_s):g} m/s, with straight knees in stance",
         speed_m_s,
         _gait(world, lift_m, stance_knee=0.1) | _destination(adapter, (speed_m_s * episode_s, 0.0, 0.0)),
         speed_tolerance=speed_tolerance,

@@ -51,14 +51,11 @@ def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
     time = read.time.astype(float)
     force = np.stack([read.touch(foot).astype(float) for foot in FEET])
     heels, toes = (
-        [read.pos(task.roles[role]) if role in task.roles else None for role in roles]
-        for roles in (FEET, TOES)
+        [read.pos(task.roles[role]) if role in task.roles else None for role in roles] for roles in (FEET, TOES)
     )
     for i, (heel, toe) in enumerate(zip(heels, toes, strict=True)):
         if heel is not None and toe is not None:
-            force[i] = events.ground_force(
-                force[i], *(_above_ground(part, read, task) for part in (heel, toe))
-            )
+            force[i] = events.ground_force(force[i], *(_above_ground(part, read, task) for part in (heel, toe)))
     left, right = (Foot.of(force[i], time, weight, heels[i], toes[i]) for i in (0, 1))
     coordinates = leg_coordinates(adapter, task.layout.joints, task.model)
     return GaitRecording(
@@ -104,9 +101,7 @@ def leg_coordinates(
     known = {c.name: c for c in adapter.opensim}
 
     def of(name: str) -> Coordinate:
-        backward = (
-            model is not None and not adapter.source and name in joints and flexes_backward(model, name)
-        )
+        backward = model is not None and not adapter.source and name in joints and flexes_backward(model, name)
         return known.get(name, Coordinate(name, name, sign=-1.0 if backward else 1.0))
 
     found = {

@@ -320,9 +320,7 @@ def score(metrics: Metrics, goal: WalkGoal, episode_s: float) -> float:
 def _speed_needs(metrics: Metrics, goal: WalkGoal) -> list[Need]:
     """Return the problems of the speed. Low speeds are reported even if any speed is a success."""
     tolerance, speed = goal.speed_tolerance, metrics["mean_speed_m_s"]
-    needs = [
-        Need(f"it moves at {speed:.2f} m/s, the target is {goal.speed:g} m/s", k) for k in ("forward", "gait")
-    ]
+    needs = [Need(f"it moves at {speed:.2f} m/s, the target is {goal.speed:g} m/s", k) for k in ("forward", "gait")]
     if tolerance is None:
         return needs[:1] if speed < (1 - SPEED_TOLERANCE) * goal.speed else []
     if _off_speed(metrics, goal) <= tolerance:

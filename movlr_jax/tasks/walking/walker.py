@@ -127,9 +127,7 @@ class Walker:
         self._place(self.nominal)
         visible = np.flatnonzero((self.model.geom_group < 3) & (self.model.geom_bodyid > 0))
         low, minus_high = (
-            np.array(
-                [min(lowest(self.model, self._data, int(g), s * way) for g in visible) for way in np.eye(3)]
-            )
+            np.array([min(lowest(self.model, self._data, int(g), s * way) for g in visible) for way in np.eye(3)])
             for s in (1.0, -1.0)
         )
         high = -minus_high
@@ -156,9 +154,7 @@ class Walker:
         """Lean `qpos` about the ankles until the centre of mass is at its position in quiet stance."""
         ankles, total = self._ankles(qpos), 0.0
         root = self.model.body(self.adapter.root).id
-        heels, toes = (
-            [self.adapter.role(f"{s}_{part}") for s in ("left", "right")] for part in ("foot", "toes")
-        )
+        heels, toes = ([self.adapter.role(f"{s}_{part}") for s in ("left", "right")] for part in ("foot", "toes"))
 
         def leaned(angle: float) -> np.ndarray:
             turned = self.moved(qpos, np.zeros(3), np.array([0.0, angle, 0.0]))

@@ -21,9 +21,7 @@ INJURED = ("biceps_femoris", "gastrocnemius", "semimembranosus", "semitendinosus
 # `imitate` follows a recorded motion, and `stride` is for planners around one; `bird` is `imitate` with the ostrich's
 # joints and its own weights, and without a term for the adduction of the hips, which its stride lacks
 HAND_MADE = ("walk", "gait", "imitate", "bird", "stride")
-_GAIT = (
-    "whether the body stays up and moves forward, then trunk, lift and placement of the feet, knees and hips"
-)
+_GAIT = "whether the body stays up and moves forward, then trunk, lift and placement of the feet, knees and hips"
 
 
 @dataclass(frozen=True)
@@ -80,16 +78,12 @@ def stand(
         reward="stand",
         max_tilt_deg=20.0,
     )
-    return locomotion(
-        adapter, goal, episode_s=episode_s, start_noise=start_noise, push_m_s=push_m_s, push_s=push_s
-    )
+    return locomotion(adapter, goal, episode_s=episode_s, start_noise=start_noise, push_m_s=push_m_s, push_s=push_s)
 
 
 def flat_walk(adapter: ModelAdapter, *, episode_s: float, gait: Steady) -> Task:
     """Walk forward on level ground."""
-    goal = _straight(
-        "flat_walk", f"walk forward in a straight line at {_about(gait)} with good posture", gait
-    )
+    goal = _straight("flat_walk", f"walk forward in a straight line at {_about(gait)} with good posture", gait)
     return locomotion(adapter, goal, episode_s=episode_s, start_noise=gait.start_noise)
 
 
@@ -186,9 +180,7 @@ def _straight(name: str, description: str, gait: Steady, also: str = "") -> Walk
     return _walking(name, description, gait.speed_m_s, gait, also, speed_tolerance=tolerance)
 
 
-def _walking(
-    name: str, description: str, speed_m_s: float, gait: Gait, also: str = "", **changes: Any
-) -> WalkGoal:
+def _walking(name: str, description: str, speed_m_s: float, gait: Gait, also: str = "", **changes: Any) -> WalkGoal:
     """Return the goal of a walk; `also` is appended to the focus."""
     if gait.human not in HAND_MADE:
         raise UserError(unknown_name("task.settings.human", gait.human, HAND_MADE))

@@ -146,9 +146,7 @@ def travel(
     )  # fmt: skip
 
 
-def _arrival_terms(
-    of: Subject, way: Vector, speed: float, pace: str, goal: str, distance: float
-) -> list[Term]:
+def _arrival_terms(of: Subject, way: Vector, speed: float, pace: str, goal: str, distance: float) -> list[Term]:
     """Return the terms of a travel that should end at a distance from the start."""
     left = f"({distance:.4g} - {along(of.moved, way)})"
     slowing = f"jnp.clip({pace} / {goal}, -1.0, 1.0) * jnp.tanh({left} / 0.15)"
@@ -300,9 +298,7 @@ def lasts(of: Subject, s: float) -> Measure:
 # Parts, joints and objects.
 
 
-def raised(
-    of: Subject, part: Part, sign: int = 1, amount: float | None = None, most: float = np.inf
-) -> Measure:
+def raised(of: Subject, part: Part, sign: int = 1, amount: float | None = None, most: float = np.inf) -> Measure:
     """Height in m that a part has gained or lost.
 
     most: m; more does not count for the terms.
@@ -337,9 +333,7 @@ def bent(
 
     way, done = ("bent", "bent") if sign > 0 else ("straight", "straightened")
     asked = by if to is None else to
-    now = (
-        angle("state") if to is not None else _signed(sign, f"({angle('state')} - {angle('state.initial')})")
-    )
+    now = angle("state") if to is not None else _signed(sign, f"({angle('state')} - {angle('state.initial')})")
     term = _grow(f"{part.name}_{way}", "part", asked, now, (10.0, 10.0))
     if still:
         turned = f"shaping.rotation_error(state.rot({quoted(above)}), state.initial.rot({quoted(above)}))"
@@ -375,9 +369,7 @@ def joint(
     )  # fmt: skip
 
 
-def pointed(
-    of: Subject, part: Part, way: Vector = UP, word: str = "upright", axis: Vector | None = None
-) -> Measure:
+def pointed(of: Subject, part: Part, way: Vector = UP, word: str = "upright", axis: Vector | None = None) -> Measure:
     """Angle in rad between a direction in the world and a limb or an axis of a body.
 
     axis: [3], in the frame of the body; None for a limb.
@@ -452,9 +444,7 @@ def gripped(of: Subject, fingers: tuple[str, ...], must: bool = True) -> Measure
     )  # fmt: skip
 
 
-def waves(
-    of: Subject, part: Part, trunk: str, left: Vector, far: float = 0.1, times: int | None = None
-) -> Measure:
+def waves(of: Subject, part: Part, trunk: str, left: Vector, far: float = 0.1, times: int | None = None) -> Measure:
     """How often a part has swung to either side and back relative to the trunk, in all or per second."""
     now, begin = (f"({part.text(s)} - {s}.pos({quoted(trunk)}))" for s in ("state", "state.initial"))
     aside, swung = along(f"({now} - {begin})", left), swings(far, each=0.5)  # there and back is one

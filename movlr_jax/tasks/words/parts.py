@@ -181,9 +181,7 @@ class Parts:
                     whole = ends_in and role.endswith(ends_in)
                     scale = 0.0 if noun in _JOINTS else 2.0 if whole else 1.0
                     begins = roles[-1] if noun in _LIMBS and roles[-1] in self._roles else ""
-                    found.append(
-                        self._part(self._roles[role], noun, " ".join([*around, noun]), scale, begins)
-                    )
+                    found.append(self._part(self._roles[role], noun, " ".join([*around, noun]), scale, begins))
         return found
 
     def _part(self, name: str, noun: str, words: str = "", scale: float = 1.0, begins: str = "") -> Part:

@@ -83,9 +83,7 @@ def _whole(text: str, scene: Scene, known: set[str]) -> Sentence:
     except lark.UnexpectedCharacters as error:
         at, before = error.pos_in_stream, text[: error.pos_in_stream].strip()
         word = text[at:].split(maxsplit=1)[0].strip(",;.") or ","
-        raise NotRead(
-            word, f"makes no sense after {before!r}" if before else "begins no motion", at
-        ) from None
+        raise NotRead(word, f"makes no sense after {before!r}" if before else "begins no motion", at) from None
     except lark.UnexpectedEOF:
         raise NotRead(text.split()[-1] if text else "", "is not the end of a sentence", len(text)) from None
     return _meant(CollapseAmbiguities().transform(tree)[:_MOST_PARSES], text, scene)
@@ -204,9 +202,7 @@ def _in_part(text: str, scene: Scene, known: set[str]) -> tuple[Sentence | None,
                 break
             unread.append(error.word)
             words = f"{words[:at]} {words[at + len(error.word) :]}"
-            words = re.sub(
-                rf"^(?:[,;]|(?:{_JOIN})\b|\s)+|(?:[,;]|\b(?:{_JOIN}|to|on|the|by)|\s)+$", "", words
-            )
+            words = re.sub(rf"^(?:[,;]|(?:{_JOIN})\b|\s)+|(?:[,;]|\b(?:{_JOIN}|to|on|the|by)|\s)+$", "", words)
             words = re.sub(r"\b(and|then|,)(?:\s+(?:and|then|,))+", r"\1", words)
     for piece in filter(None, re.split(rf"\s*(?:[,;]|\b(?:{_JOIN})\b)\s*", text)):
         with contextlib.suppress(NotRead):

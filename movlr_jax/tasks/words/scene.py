@@ -109,9 +109,7 @@ class Scene:
         digit = next((word for word in words if word in _DIGITS), "")
         if not digit or words[-1] != "finger":
             return []
-        chain = [
-            name for name, known in self.parts.names.items() if digit in known
-        ]  # its tip, or its last body
+        chain = [name for name, known in self.parts.names.items() if digit in known]  # its tip, or its last body
         return [self.parts.of(next((n for n in chain if "tip" in self.parts.names[n]), chain[-1]))]
 
     def finger_joints(self, words: Sequence[str]) -> list[str]:
@@ -129,9 +127,7 @@ class Scene:
             return exact[:1]
         singular = [*said[:-1], said[-1][:-1]]
         more = {*SIDES, *PLACES}
-        return [
-            n for n, of in known.items() if [w for w in of if w not in more and not w.isdigit()] == singular
-        ]
+        return [n for n, of in known.items() if [w for w in of if w not in more and not w.isdigit()] == singular]
 
     @property
     def stands(self) -> bool:

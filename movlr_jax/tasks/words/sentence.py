@@ -258,9 +258,7 @@ class Sentence:
             return replace(self, phases=((*others, c.clause(self.of, c.stay)),), unread=(), problem="")
         way = tuple(float(v) / speed for v in velocity)
         word = f"along ({', '.join(f'{v:.2g}' for v in way)})"
-        travel = c.clause(
-            self.of, c.travel, way=way, speed=speed, word=word, exact=True, turns=False, leads=True
-        )
+        travel = c.clause(self.of, c.travel, way=way, speed=speed, word=word, exact=True, turns=False, leads=True)
         return replace(self, phases=((travel, *others),), unread=(), problem="")
 
 

@@ -69,9 +69,7 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     return [ctx.clause(c.travel, way=way, speed=speed, word=word, exact=exact, distance=far or distance)]
 
 
-def _direction(
-    ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool
-) -> tuple[str, np.ndarray, float | None]:
+def _direction(ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool) -> tuple[str, np.ndarray, float | None]:
     """Return the words for a direction, the direction [3], and how far it is to a place in m."""
     place, axis = ctx.place(phrase, "TO"), phrase.one("axis")
     if sum(map(bool, (ways, place, axis))) > 1:
@@ -262,9 +260,7 @@ def _rise(ctx: Context, phrase: Phrase) -> list[Clause]:
 def _descend(ctx: Context, phrase: Phrase) -> list[Clause]:
     phrase.only("down", "goes down; say walk or fly for other directions")
     ctx.lowest = 0.0
-    return (
-        _height(ctx, phrase) if phrase.has("height") else _higher(ctx, phrase, -1, phrase.number("distance"))
-    )
+    return _height(ctx, phrase) if phrase.has("height") else _higher(ctx, phrase, -1, phrase.number("distance"))
 
 
 def _higher(ctx: Context, phrase: Phrase, sign: int, amount: float | None) -> list[Clause]:

@@ -106,9 +106,7 @@ def _bent(
             raise NotRead(part.words, "does not bend: it is no knee or elbow of this model")
         still = part.words.endswith("elbow")
         made.append(
-            ctx.clause(
-                c.bent, part=part, above=bends[0], below=bends[1], sign=sign, by=by, to=to, still=still
-            )
+            ctx.clause(c.bent, part=part, above=bends[0], below=bends[1], sign=sign, by=by, to=to, still=still)
         )
     return made
 

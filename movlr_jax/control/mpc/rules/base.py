@@ -53,9 +53,7 @@ class PlanningRule:
         1.0, "sigmas of the samples of a plan lie between sigma / spread and sigma * spread", least=1
     )
     updates: int = setting(1, "rounds of samples, rollouts and update per plan", least=1)
-    worlds: int = setting(
-        1, "randomised worlds in which every sample is rolled out; 1: the model as it is", least=1
-    )
+    worlds: int = setting(1, "randomised worlds in which every sample is rolled out; 1: the model as it is", least=1)
     risk: str = setting("mean", "cost of a sample over its worlds: mean, worst or cvar", choices=RISKS)
     tail: float = setting(0.25, "risk=cvar: share of the worlds that counts", above=0, most=1)
 

@@ -16,9 +16,7 @@ class Cem(PlanningRule):
     """Mean and sigma become those of the elites: sigma' = (1 - adapt) sigma + adapt std(elites)."""
 
     elites: int = setting(0, "number of best samples; 0: a tenth, at least 2", least=0)
-    adapt: float = setting(
-        0.0, "weight of the elites' deviation in each update of sigma; 0: 1", least=0, most=1
-    )
+    adapt: float = setting(0.0, "weight of the elites' deviation in each update of sigma; 0: 1", least=0, most=1)
     sigma_min: float = setting(0.1, "lower bound of the adapted sigma", least=0)
 
     def update(

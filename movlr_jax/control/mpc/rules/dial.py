@@ -25,9 +25,7 @@ class Dial(PlanningRule):
     anneal_knots: float = setting(0.9, "factor of the noise from each knot to the one before", above=0)
 
     def noise(self, key: jax.Array, shape: tuple[int, int], mixing: Array, turn: int) -> Array:
-        share = self.anneal_updates**turn * self.anneal_knots ** np.arange(
-            shape[0] - 1, -1, -1, dtype=np.float32
-        )
+        share = self.anneal_updates**turn * self.anneal_knots ** np.arange(shape[0] - 1, -1, -1, dtype=np.float32)
         return super().noise(key, shape, mixing, turn) * share[:, None]
 
     def update(

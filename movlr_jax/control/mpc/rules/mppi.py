@@ -19,9 +19,7 @@ class Mppi(PlanningRule):
     of their finite costs.
     """
 
-    temperature: float = setting(
-        0.02, "of the softmax over costs, in units of the elites' cost range", above=0
-    )
+    temperature: float = setting(0.02, "of the softmax over costs, in units of the elites' cost range", above=0)
     elites: int = setting(0, "number of best samples used in the update; 0: all", least=0)
     adapt: float = setting(0.0, "weight of the elites' deviation in each update of sigma", least=0, most=1)
     sigma_min: float = setting(0.1, "lower bound of the adapted sigma", least=0)
@@ -43,6 +41,4 @@ class Mppi(PlanningRule):
         sigma = (1 - self.adapt) * plan.sigma + self.adapt * deviation
         sigma = jnp.maximum(sigma, self.sigma_min * (upper - lower))
         some = jnp.any(finite)
-        return PlanDistribution(
-            mean=jnp.where(some, mean, plan.mean), sigma=jnp.where(some, sigma, plan.sigma)
-        )
+        return PlanDistribution(mean=jnp.where(some, mean, plan.mean), sigma=jnp.where(some, sigma, plan.sigma))

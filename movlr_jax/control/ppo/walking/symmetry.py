@@ -44,9 +44,7 @@ def made_networks(config: PpoConfig, task: Task, observations: int, actions: int
     network = learning.networks(config, observations, actions)
     if not config.policy.mirror:
         return network
-    return symmetric(
-        network, observation_reflection(config.policy, task), action_reflection(config.policy, task)
-    )
+    return symmetric(network, observation_reflection(config.policy, task), action_reflection(config.policy, task))
 
 
 def action_reflection(config: PolicyConfig, task: Task) -> Reflection:

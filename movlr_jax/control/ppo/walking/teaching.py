@@ -103,9 +103,7 @@ def _mixed(
 def divergence(network: PPONetworks, teacher: Array, student: Array) -> jax.Array:
     """Return KL(teacher | student) [...] of the actions before squashing, normal with logits [..., 2 na]."""
     p, q = (network.parametric_action_distribution.create_dist(x) for x in (teacher, student))
-    return jnp.sum(
-        jnp.log(q.scale / p.scale) + (p.scale**2 + (p.loc - q.loc) ** 2) / (2 * q.scale**2) - 0.5, axis=-1
-    )
+    return jnp.sum(jnp.log(q.scale / p.scale) + (p.scale**2 + (p.loc - q.loc) ** 2) / (2 * q.scale**2) - 0.5, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -121,16 +119,12 @@ class Imitation:
         segments = -(-self.steps // (ROUNDS * config.envs * config.unroll))
 
         def collect(learner: Learner, share: float, key: jax.Array) -> dict[str, np.ndarray]:
-            params = jax.tree.map(
-                lambda x: np.asarray(x)[None], ((learner.normalizer, learner.params.policy), share)
-            )
+            params = jax.tree.map(lambda x: np.asarray(x)[None], ((learner.normalizer, learner.params.policy), share))
             found = []
             for segment_key in jax.random.split(key, segments):
                 segment, fleet[0] = ppo.collect(params, fleet[0], segment_key, 1, policy)
                 found.append({n: np.asarray(x)[segment.valid] for n, x in segment.trajectory.extras.items()})
-            return {
-                name: np.concatenate([f[name] for f in found]) for name in ("observation", "logits", "value")
-            }
+            return {name: np.concatenate([f[name] for f in found]) for name in ("observation", "logits", "value")}
 
         return imitate(learner, ppo.network, collect, key, ppo.say)
 
