@@ -76,7 +76,7 @@ REFUSED = [
     ([TASK, "candidates=0"], "candidates=0: it must be 1 or more"),
     ([TASK, "generations=-1"], "generations=-1: it must be 1 or more"),
     ([TASK, "seed=-1"], "seed=-1: it must be 0 or more"),
-    ([TASK, "optimizer.knots=0", "optimizer=mppi"], "optimizer.knots=0: it must be 1 or more"),
+    ([TASK, "optimizer.knots=-1", "optimizer=mppi"], "optimizer.knots=-1: it must be 0 or more"),
     ([TASK, "optimizer.mppi.elites=-1"], "optimizer.mppi.elites=-1: it must be 0 or more"),
     ([TASK, "optimizer.mppi.adapt=2"], "optimizer.mppi.adapt=2: it must be 0 or more and at most 1"),
     ([TASK, "optimizer.synergy=1"], "optimizer.synergy=1: it must be 0 or more and less than 1"),
@@ -141,10 +141,10 @@ def test_wrong_setting_is_told(mistake: Mistake, elsewhere: Path, arguments: lis
 
 def test_every_trial_of_program_counts_for_budget_of_comparison(elsewhere: Path, capsys):
     given = [TASK, "candidates=2", "generations=3", "trials=3", "episode_s=1", "run_dir=run"]
-    # 9 trials of one generation with the final, 10 of each further one
-    (config,) = searches(ComparisonRequest(given, ["movlr"], sim_s=19.0))
+    # 13 trials of one generation with the final, 10 of each further one
+    (config,) = searches(ComparisonRequest(given, ["movlr"], sim_s=23.0))
     assert (config.candidates, config.generations) == (2, 2)
-    (config,) = searches(ComparisonRequest(given, ["movlr"], sim_s=18.0))
+    (config,) = searches(ComparisonRequest(given, ["movlr"], sim_s=22.0))
     assert (config.candidates, config.generations) == (2, 1)
     (config,) = searches(ComparisonRequest(given, ["movlr"]))
     assert (config.candidates, config.generations) == (2, 3)

@@ -38,7 +38,8 @@ def body(tmp_path: Path) -> Make:
         path.write_text(
             f'<mujoco><worldbody><geom type="plane" size="9 9 1"/><body name="pelvis" pos="0 0 0.95"><freejoint/>'
             f'<geom size="0.1"/>{legs}</body></worldbody><actuator>'
-            + "".join(f'<motor joint="{joint}"/>' for joint in joints) + "</actuator></mujoco>"
+            + "".join(f'<motor joint="{joint}"/>' for joint in joints)
+            + '</actuator><keyframe><key name="home" qpos="0 0 0.95 1 0 0 0 0 0 0 0 0 0"/></keyframe></mujoco>'
         )  # fmt: skip
         task = mj.load_task(model=str(path), instruction="stand")
         assert not task.warnings
