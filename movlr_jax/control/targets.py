@@ -68,7 +68,7 @@ class JointTargets:
         previous = xp.concatenate([before[:, None], actions[:, :-1]], axis=1)
         return replace(
             trajectory,
-            steps=steps.replace(prev_action=previous),  # pyright: ignore[reportAttributeAccessIssue]
+            steps=steps.replace(prev_action=previous),
             actions=actions,
             extras=trajectory.actions,
         )

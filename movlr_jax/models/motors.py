@@ -39,7 +39,8 @@ class TargetSettings:
     damping: float = setting(0.7, "damping ratio of a joint with its limb", least=0)
     reach: float = setting(
         1.0,
-        "rad or m: sigma is a share of twice this, or of the range of a servo or joint if that is less",
+        "rad or m from the start posture within which limbs stay that carry the body; sigma is a share of twice "
+        "this, or of the range of a servo or joint if that is less",
         above=0,
     )
 
