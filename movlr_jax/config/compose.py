@@ -87,9 +87,12 @@ def _composed(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], boo
             if not described and (described := _is_described(composed)):
                 composed = hydra_compose("config", overrides=of_task)
             words = of_task if described else words
+            if steps := _time_steps(composed):
+                words = [*steps, *words]
+                composed = hydra_compose("config", overrides=words)
             if tuned := _tuned(composed):  # the settings of the user override the tuned ones
                 plain = flat(OmegaConf.to_container(composed))
-                composed = hydra_compose("config", overrides=[*tuned, *words])
+                composed = hydra_compose("config", overrides=[tuned, *words])
                 changed = flat(OmegaConf.to_container(composed))
                 tuned_settings = {n: value for n, value in changed.items() if plain.get(n) != value}
             values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=False)
@@ -158,8 +161,18 @@ def search_path(config_dir: Path | None) -> list[str]:
     return [f"hydra.searchpath=[{quoted(f'file://{config_dir.resolve()}')}]"]
 
 
-def _tuned(composed: Any) -> list[str]:
-    """Return the overrides that add the settings tuned for this task and model, or the time steps of an environment.
+def _time_steps(composed: Any) -> list[str]:
+    """Return the overrides by which an optimizer has the time steps of an environment of Gymnasium; else none."""
+    from omegaconf import OmegaConf
+
+    if OmegaConf.select(composed, "task.name") != "gymnasium":
+        return []
+    steps = timing(composed.env).items()
+    return [f"optimizer.{step}={s}" for step, s in steps if step in composed.optimizer]
+
+
+def _tuned(composed: Any) -> str | None:
+    """Return the override that adds the settings tuned for this task and model, or None without such settings.
 
     The option is MODEL for mpc2, MODEL_prior for mpc2 around a policy, MODEL_stride around a recorded stride, and
     MODEL_ppo for ppo.
@@ -167,16 +180,13 @@ def _tuned(composed: Any) -> list[str]:
     from omegaconf import OmegaConf
 
     name, model, optimizer = (OmegaConf.select(composed, x) for x in ("task.name", "model", "optimizer.name"))
-    if name == "gymnasium":
-        steps = timing(composed.env).items()
-        return [f"optimizer.{step}={s}" for step, s in steps if step in composed.optimizer]
     if not composed.tuned or not isinstance(model, str) or optimizer not in ("mpc2", "ppo"):
-        return []
+        return None
     prior = OmegaConf.select(composed, "optimizer.prior.policy")
     around = "_stride" if prior == REFERENCE else "_prior" if prior else ""
     choice = f"{model}{'_ppo' if optimizer == 'ppo' else around}"
     file = resource_dir("conf") / "tuned_for" / str(name) / f"{choice}.yaml"
-    return [f"+tuned_for/{name}={choice}"] if file.is_file() else []
+    return f"+tuned_for/{name}={choice}" if file.is_file() else None
 
 
 def _check_task(words: Sequence[str]) -> None:
