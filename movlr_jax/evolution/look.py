@@ -23,8 +23,10 @@ from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task
 
 _MORE = 4  # times the samples of a plan, tried where no program succeeds
-_EVENT = "fewer_trials"  # recorded where a search takes fewer trials than it would by default
+_EVENT = "trial_plan"  # recorded where a search takes fewer or more trials than it would by default
 _FEWER = 2  # trials of the better half of a generation, where the search would take too long
+_TIMES = (4, 2)  # times the trials of programs, tried where trials are cheap
+_CHEAP = 0.2  # of the setting `minutes`, below which a search stays with more trials than by default
 
 
 def look(context: SearchContext, plan: TrialPlan) -> TrialPlan:
@@ -33,12 +35,12 @@ def look(context: SearchContext, plan: TrialPlan) -> TrialPlan:
     Their trials are the first ones of generation 0, so that they are compared with its programs in the same trials.
     Where none of them succeeds, the planner may be too weak to tell programs apart: they run again with more samples
     per plan, which are kept if the scores are clearly better and the search takes no longer than the setting
-    `minutes`. Where `plan` would take longer, programs get fewer trials.
+    `minutes`. Where `plan` would take longer, programs get fewer trials; where scores decide and trials are cheap, more.
     """
     programs, first = baselines(context)
     if set(programs) <= set(context.journal.trials(0)):
-        fewer = (context.archive.get(_EVENT) or {}).get("trials")
-        return TrialPlan.of(replace(context.config, trials=fewer)) if fewer else plan
+        chosen = context.archive.get(_EVENT)
+        return TrialPlan(**chosen) if chosen else plan
     numbers = range(plan.look)
     started = time.monotonic()
     ran = simulated(context, 0, programs, numbers)
@@ -46,7 +48,7 @@ def look(context: SearchContext, plan: TrialPlan) -> TrialPlan:
     _say(context, ran, first)
     if context.resize and _none_succeeds(context.task, ran):
         ran, begun = _stronger(context, programs, numbers, ran, begun) or (ran, begun)
-    plan = _within(context, plan, begun)
+    plan = _suited(context, plan, begun)
     context.journal.record_trials(0, ran, numbers)
     if isinstance(context.config.optimizer, PlanningSettings):
         samples = context.config.optimizer.mppi.samples
@@ -74,16 +76,25 @@ class _Begun:
         return self.minutes / self.trials * plan.left(config.candidates, config.generations, self.programs)
 
 
-def _within(context: SearchContext, plan: TrialPlan, begun: _Begun) -> TrialPlan:
-    """Return `plan`, or one of fewer trials if it would take longer than the search may. Record and say which."""
-    config = context.config
+def _suited(context: SearchContext, plan: TrialPlan, begun: _Begun) -> TrialPlan:
+    """Return `plan`, one of fewer trials where the search would take too long, or one of more where they are cheap.
+
+    Record and say which.
+    """
+    config, given = context.config, plan
     minutes, instead = begun.left(config, plan), ""
-    if config.trials is None and not trains(config.optimizer) and begun.minutes + minutes > config.minutes:
-        context.archive.record(_EVENT, {"trials": _FEWER})
-        plan = TrialPlan.of(replace(config, trials=_FEWER))
-        instead = f" instead of {round(minutes)}: few trials, because minutes={config.minutes:g} (or give trials=N)"
-        minutes = begun.left(config, plan)
-    context.reporter.say(f"{plan.text()}; about {max(1, round(minutes))} more minutes{instead}, films not counted")
+    if config.trials is None and not trains(config.optimizer):
+        if begun.minutes + minutes > config.minutes:
+            plan = TrialPlan.of(replace(config, trials=_FEWER))
+            instead = f" instead of {round(minutes)}: few trials, because minutes={config.minutes:g} (or give trials=N)"
+        elif context.scored:
+            more = (plan.times(n) for n in _TIMES)
+            plan = next((p for p in more if begun.left(config, p) <= _CHEAP * config.minutes), plan)
+            instead = ": many trials, because they take little time (or give trials=N)" if plan != given else ""
+    if plan != given:
+        context.archive.record(_EVENT, vars(plan))
+    minutes = max(1, round(begun.left(config, plan)))
+    context.reporter.say(f"{plan.text()}; about {minutes} more minutes{instead}, films not counted")
     return plan
 
 

@@ -47,6 +47,10 @@ class TrialPlan:
             return cls(first, config.trials - first, config.trials, last, confirm)
         return cls(1, 1, 2, 0, confirm) if learns else cls(2, 1, 6, 8, confirm)
 
+    def times(self, n: int) -> TrialPlan:
+        """Return the plan with n times the trials of a search; its confirmation stays."""
+        return replace(self, first=n * self.first, more=n * self.more, most=n * self.most, last=n * self.last)
+
     @property
     def final(self) -> TrialPlan:
         """The plan of the contest after the last generation, in which nobody has to run."""

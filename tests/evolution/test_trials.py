@@ -352,11 +352,28 @@ def test_a_search_that_would_take_too_long_gives_fewer_trials_also_when_resumed(
     assert any("few trials, because minutes=1e-09 (or give trials=N)" in line for line in said)
 
 
-@pytest.mark.parametrize("words", [["minutes=60"], ["minutes=1e-9", "trials=4"]])
-def test_a_search_in_time_or_with_given_trials_keeps_its_trials(tmp_path: Path, words: list[str]):
-    context = played(tmp_path / "run", NAMES[:1], lambda *_: {"score": 0.0, "success": 1.0}, *words)
+@pytest.mark.parametrize(
+    ("words", "judge", "times"),
+    [
+        (["minutes=60"], None, 4),
+        (["minutes=60"], "films", 1),  # each trial costs answers of the judge
+        (["minutes=60", "trials=4"], None, 1),
+        (["minutes=1e-9", "trials=4"], None, 1),
+    ],
+)
+def test_a_search_whose_trials_are_cheap_gives_more_unless_they_are_given_or_judged(
+    tmp_path: Path, words: list[str], judge: str | None, times: int
+):
+    context = played(
+        tmp_path / "run", NAMES[:1], lambda *_: {"score": 0.0, "success": 1.0}, *words, judge=judge and Watching()
+    )  # fmt: skip
     with context.archive:
-        assert look(context, TrialPlan.of(context.config)) == TrialPlan.of(context.config)
+        wanted = TrialPlan.of(context.config)
+        plan = look(context, wanted)
+        assert plan == look(context, wanted)  # of a search that is resumed
+    assert plan == replace(
+        wanted, first=times * wanted.first, more=times * wanted.more, most=times * wanted.most, last=times * wanted.last
+    )
 
 
 def test_a_look_that_is_interrupted_begins_again(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
