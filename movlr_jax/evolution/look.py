@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def look(context: SearchContext, plan: TrialPlan) -> TrialPlan:
     programs, first = baselines(context)
     if set(programs) <= set(context.journal.trials(0)):
         chosen = context.archive.get(_EVENT)
-        return TrialPlan(**chosen) if chosen else plan
+        return TrialPlan(**{f.name: int(chosen[f.name]) for f in fields(TrialPlan)}) if chosen else plan
     numbers = range(plan.look)
     started = time.monotonic()
     ran = simulated(context, 0, programs, numbers)
