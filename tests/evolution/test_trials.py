@@ -343,12 +343,15 @@ def test_a_planner_under_which_nothing_succeeds_gets_more_samples_if_that_helps(
 
 
 def test_a_search_that_would_take_too_long_gives_fewer_trials_also_when_resumed(tmp_path: Path):
-    context = played(tmp_path / "run", NAMES[:1], lambda *_: {"score": 0.0, "success": 1.0}, "minutes=1e-9")
+    context = played(tmp_path / "run", NAMES[:1], lambda *_: {"score": 0.0, "success": 0.0}, "minutes=1e-9")
+    context.resize = lambda *_: pytest.fail("four times the samples would take even longer")
     said = lines(context)
     with context.archive:
         wanted = TrialPlan.of(context.config)
         plan = look(context, wanted)
         assert plan == look(context, wanted) == replace(wanted, first=1, more=1, most=2, last=6)
+        assert len(context.journal.trials(0)["g00k00"]) == 2, "of the look, too"
+    assert any("so they are not tried" in line for line in said)
     assert any("few trials, because minutes=1e-09 (or give trials=N)" in line for line in said)
 
 
@@ -371,9 +374,8 @@ def test_a_search_whose_trials_are_cheap_gives_more_unless_they_are_given_or_jud
         wanted = TrialPlan.of(context.config)
         plan = look(context, wanted)
         assert plan == look(context, wanted)  # of a search that is resumed
-    assert plan == replace(
-        wanted, first=times * wanted.first, more=times * wanted.more, most=times * wanted.most, last=times * wanted.last
-    )
+    many = {name: times * getattr(wanted, name) for name in ("first", "more", "most", "last")}
+    assert plan == replace(wanted, **many)
 
 
 def test_a_look_that_is_interrupted_begins_again(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
