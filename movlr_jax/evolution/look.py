@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from movlr_jax._util.quantities import counted
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import trains
 from movlr_jax.control.settings import PlanningSettings
@@ -122,7 +123,8 @@ def _suited(context: SearchContext, plan: TrialPlan, begun: _Begun) -> TrialPlan
     if plan != given:
         context.archive.record(_EVENT, vars(plan))
     minutes = max(1, round(begun.left(config, plan)))
-    context.reporter.say(f"{plan.text()}; about {minutes} more minutes{instead}, films not counted")
+    left = counted(minutes, "more minute")
+    context.reporter.say(f"{plan.text()}; about {left}{instead}, films not counted")
     return plan
 
 
