@@ -90,9 +90,10 @@ def target_box(
     low, high = control_ranges(model, PLANNER)
     per, rest = angles_per_control(model), resting(posture)
     far = np.where(per > 0, reach / np.maximum(per, 1e-9), np.inf)
-    bound = np.where(supporting(model, posture), far, np.inf)
+    bears = supporting(model, posture)
+    bound = np.where(bears, far, np.inf)
     low, high = np.maximum(low, rest - bound), np.minimum(high, rest + bound)
-    return low, high, np.minimum(1.0, 2 * far / np.maximum(high - low, 1e-9))
+    return low, high, np.minimum(1.0, np.where(bears, 2, 1) * far / np.maximum(high - low, 1e-9))
 
 
 def joint_targets(settings: TargetSettings, task: Task, space: str) -> tuple[JointTargets | None, str]:

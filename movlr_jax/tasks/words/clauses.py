@@ -429,17 +429,28 @@ def shifted(
     )  # fmt: skip
 
 
-def gripped(of: Subject, fingers: tuple[str, ...], must: bool = True) -> Measure:
+def gripped(
+    of: Subject,
+    fingers: tuple[str, ...],
+    must: bool = True,
+    hand: Part | None = None,
+    thing: Part | None = None,
+    within: float = 0.0,  # m between them, so that it is in the hand
+) -> Measure:
     """How many fingers touch something. At least two should, or all of one or two.
 
-    must: False if they only close on the way to something else.
+    must: False if they only close on the way to something else. thing: what they should touch; fingers that close
+    elsewhere, as on each other, do not count.
     """
-    grip = f"sum(jnp.tanh(state.touch(finger) / 5.0) for finger in {tuple_of(fingers)})"
+    grip = f"sum(jnp.tanh(state.touch(finger) / 5.0) for finger in {tuple_of(fingers)}) / {len(fingers)}"
+    count = " + ".join(f"1.0 * (state.touch({quoted(finger)}) > 0.05)" for finger in fingers)
+    if hand and thing:
+        apart = f"jnp.linalg.norm({hand.text()} - {thing.text()})"
+        grip, count = f"shaping.gaussian({apart}, {within:g}) * {grip}", f"({apart} < {2 * within:g}) * ({count})"
     return Measure(
-        "fingers in contact" if must else "fingers closing", "fingers_in_contact",
-        " + ".join(f"1.0 * (state.touch({quoted(finger)}) > 0.05)" for finger in fingers),
+        "fingers in contact" if must else "fingers closing", "fingers_in_contact", count,
         Goal(min(2, len(fingers)) - 0.5, scale=1.0) if must else Goal(),
-        (Term("grip", "hold", 3.0, f"{grip} / {len(fingers)}"),),
+        (Term("grip", "hold", 3.0, grip),),
         kind="hold",
     )  # fmt: skip
 
