@@ -20,10 +20,9 @@ from movlr_jax.config.schema import AUTO_SAMPLES, WORKERS, Config, check
 from movlr_jax.control.ppo.config import REFERENCE
 from movlr_jax.control.settings import OPTIMIZERS, OptimizerSettings
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.tasks.gymnasium_task import timing
 from movlr_jax.tasks.instruction import absolute_model
 from movlr_jax.tasks.reference import PEOPLE, STEPS
-from movlr_jax.tasks.registry import DESCRIBED_TASK, FILE_TASK, TASKS
+from movlr_jax.tasks.registry import DESCRIBED_TASK, ENVIRONMENTS, FILE_TASK, TASKS
 from movlr_jax.tracking.base import TRACKERS
 
 GROUPS = ("task", "optimizer", "method", "llm", "vlm", *ROLES, "workers", "tracker")
@@ -105,8 +104,8 @@ def _composed(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], boo
             if not described and (described := _is_described(composed)):
                 composed = hydra_compose("config", overrides=of_task)
             words = of_task if described else words
-            if steps := _time_steps(composed):
-                words = [*steps, *words]
+            if suited := _of_environment(composed):
+                words = [*suited, *words]
                 composed = hydra_compose("config", overrides=words)
             if tuned := _tuned(composed):  # the settings of the user override the tuned ones
                 plain = flat(OmegaConf.to_container(composed))
@@ -182,14 +181,14 @@ def search_path(config_dir: Path | None) -> list[str]:
     return [f"hydra.searchpath=[{quoted(f'file://{config_dir.resolve()}')}]"]
 
 
-def _time_steps(composed: Any) -> list[str]:
-    """Return the overrides by which an optimizer has the time steps of an environment of Gymnasium; else none."""
+def _of_environment(composed: Any) -> list[str]:
+    """Return the overrides by which a search suits the environment that its task names; for other tasks none."""
     from omegaconf import OmegaConf
 
-    if OmegaConf.select(composed, "task.name") != "gymnasium":
-        return []
-    steps = timing(composed.env).items()
-    return [f"optimizer.{step}={s}" for step, s in steps if step in composed.optimizer]
+    suite = ENVIRONMENTS.get(OmegaConf.select(composed, "task.name"))
+    given = suite.settings(composed.env) if suite else {}
+    groups = {name: "optimizer." if name in composed.optimizer else "" for name in given}
+    return [f"{groups[name]}{name}={value}" for name, value in given.items() if groups[name] or name == "episode_s"]
 
 
 def _tuned(composed: Any) -> str | None:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -27,6 +28,22 @@ def quiet() -> Iterator[None]:
             yield
     finally:
         mujoco.set_mju_user_warning(handler)
+
+
+@contextlib.contextmanager
+def compiled_specs() -> Iterator[list[mujoco.MjSpec]]:
+    """Yield a list of the specs that are compiled meanwhile, the last one last."""
+    compile_, made = mujoco.MjSpec.compile, []
+
+    def recorded(spec: mujoco.MjSpec, *args: Any) -> mujoco.MjModel:
+        made.append(spec)
+        return compile_(spec, *args)
+
+    mujoco.MjSpec.compile = recorded
+    try:
+        yield made
+    finally:
+        mujoco.MjSpec.compile = compile_
 
 
 def compile_spec(spec: mujoco.MjSpec) -> mujoco.MjModel:

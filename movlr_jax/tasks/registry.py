@@ -12,8 +12,9 @@ from movlr_jax._util.settings import keywords
 from movlr_jax.errors import MissingModel, UserError
 from movlr_jax.models import MODELS, model_adapter
 from movlr_jax.tasks.base import Task
+from movlr_jax.tasks.environments.gymnasium_task import gymnasium_task, timing
+from movlr_jax.tasks.environments.myosuite_task import myosuite_task, settings_of
 from movlr_jax.tasks.file_task import file_task
-from movlr_jax.tasks.gymnasium_task import gymnasium_task
 from movlr_jax.tasks.hand.bottle import bottle_pour
 from movlr_jax.tasks.hand.cube import cube_rotate
 from movlr_jax.tasks.instruction import described_task
@@ -71,8 +72,25 @@ TASKS: Registry[TaskEntry] = Registry(
         "humanoid_turn": TaskEntry(humanoid_turn, ("humanoid",)),
     },
 )
-# tasks of environments of other packages, which env=NAME chooses
-ENVIRONMENTS: Mapping[str, Callable[..., Task]] = {"playground": playground, "gymnasium": gymnasium_task}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Environments of another package, of which env=NAME chooses one.
+
+    `build` takes env, episode_s and the settings of the task as keywords; `settings` returns those of the search that
+    suit an environment, by their names: episode_s, and time steps of the optimizer.
+    """
+
+    build: Callable[..., Task]
+    settings: Callable[[str | None], Mapping[str, float]] = lambda env: {}
+
+
+ENVIRONMENTS: Mapping[str, Suite] = {
+    "playground": Suite(playground),
+    "gymnasium": Suite(gymnasium_task, timing),
+    "myosuite": Suite(myosuite_task, settings_of),
+}
 FILE_TASK = "own"  # name of a task that is defined in a file
 DESCRIBED_TASK = "described"  # name of a task that is a model and an instruction
 BUNDLED_MODEL = "own"  # value of `model` for a task that has its own model
@@ -128,8 +146,8 @@ def _built(
         return file_task(settings, episode_s)
     if episode_s is None:
         raise UserError("episode_s is not set; set episode_s=...")
-    if build := ENVIRONMENTS.get(name):
-        return build(episode_s=episode_s, **keywords(build, settings, "task.settings", ["episode_s"]))
+    if suite := ENVIRONMENTS.get(name):
+        return suite.build(episode_s=episode_s, **keywords(suite.build, settings, "task.settings", ["episode_s"]))
     entry = TASKS.get_or_raise(name)
     if model == "ms_human_700" and entry.models == HANDS:
         model = "ms_human_700_manipulation"  # the entry of MS-Human-700 that has fingers

@@ -73,6 +73,7 @@ def simple_task(
     human_reward: str | None = None,
     scene: Callable[[mujoco.MjSpec], None] | None = None,
     roles: Mapping[str, str] | None = None,
+    floor: bool = True,
     episode_s: float = 3.0,
 ) -> Task:
     """Build a task for `model` and a motion given by `description` and `goals`. Raises UserError.
@@ -94,6 +95,7 @@ def simple_task(
     numbers with units in their names. Success is its value `success`, or success(metrics). Those named `..._error_m`
     and `..._error_rad` are errors, which lower the default score.
     score(metrics) orders candidates, higher is better. Default: `default_score`.
+    floor: whether a model without a floor gets one, if its body would fall.
     tie: differences of the score up to it say nothing. Default: 0 for a score of your own, else 0.25.
     reward, human_reward: texts or paths of the initial and the hand-written program. Without human_reward, the
     initial program is used in its place.
@@ -127,7 +129,7 @@ def simple_task(
     )
     placed = _at_start(bare, start)
     _keep_mocap(spec, *placed)
-    if floor := add_floor(spec, placed[1], adapter.root):
+    if added := add_floor(spec, placed[1], adapter.root) if floor else "":
         bare = compile_spec(spec)
         placed = _at_start(bare, start)
     lift = lifted(placed[1], adapter.root) if start is None or isinstance(start, str) else ""
@@ -216,7 +218,7 @@ def simple_task(
         roles=roles,
         rest=rest,
         controls=controls if written else "",
-        warnings=(*filter(None, (floor, lift)), *_deep(compiled, at)),
+        warnings=(*filter(None, (added, lift)), *_deep(compiled, at)),
     )
     if not (success or measure or reached) and motion and motion.whole:
         return replace(task, success=motion.success())

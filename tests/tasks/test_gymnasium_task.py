@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import jax
 import numpy as np
 import pytest
+from environment_episodes import STEPS, random_episode
 
 from movlr_jax.config.compose import compose
-from movlr_jax.control.episode import episode_of
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
-from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import measured
-from movlr_jax.tasks.gymnasium_task import timing
-from movlr_jax.types import Trajectory
+from movlr_jax.tasks.environments.gymnasium_task import timing
 
 gymnasium = pytest.importorskip("gymnasium", reason="the package gymnasium is not installed")
-STEPS = 40
 SPINNING = """
 from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 
@@ -30,27 +26,6 @@ class Spinning(InvertedPendulumEnv):
 
 def environment_task(env: str) -> Task:
     return task_of(compose(["+task=gymnasium", f"env={env}", "episode_s=1"]))
-
-
-def random_episode(task: Task, env: str) -> tuple[Trajectory, np.ndarray]:
-    """An episode of random controls in our physics, and the states [STEPS, nq] after each of them."""
-    steps = timing(env)
-    physics = NativePhysics(task.model, task.layout, sim_dt=steps["sim_dt"], ctrl_dt=steps["ctrl_dt"])
-    low, high = task.model.actuator_ctrlrange.T
-    controls = np.random.default_rng(0).uniform(low, high, (STEPS, task.model.nu)).astype(np.float32)
-    begun = state = physics.start(*task.start(np.random.default_rng(1), 1))
-    parts = []
-    for control in controls:
-        part = physics.rollout(state, lambda p, view, key: p, control[None], steps=1, key=jax.random.key(0))
-        parts.append(part)
-        state = part.final
-    physics.close()
-    after = np.array([part.final.qpos[0] for part in parts])
-    joined = jax.tree.map(
-        lambda *x: np.concatenate(x, axis=1), *[p.replace(valid=p.valid[:, None], final=None) for p in parts]
-    )
-    whole = joined.replace(valid=np.array([STEPS]), final=state, start=begun)
-    return episode_of(whole, 0, STEPS), after
 
 
 # contacts amplify that our physics begins every control step without the warm start of the solver
@@ -66,7 +41,7 @@ def random_episode(task: Task, env: str) -> tuple[Trajectory, np.ndarray]:
 )
 def test_an_episode_is_measured_by_the_environment_itself(env: str, within: float):
     task = environment_task(env)
-    episode, after = random_episode(task, env)
+    episode, after = random_episode(task, timing(env))
     assert episode.start is not None
     theirs = gymnasium.make(env).unwrapped
     theirs.reset(seed=3)
@@ -94,7 +69,7 @@ def test_control_steps_are_those_of_the_environment():
     optimizer = compose(["+task=gymnasium", "env=Ant-v5"]).optimizer
     assert (optimizer.ctrl_dt, optimizer.sim_dt, optimizer.space) == (0.05, 0.01, "controls")
     task = environment_task("Hopper-v5")
-    episode, _ = random_episode(task, "Hopper-v5")
+    episode, _ = random_episode(task, timing("Hopper-v5"))
     slow = episode.replace(steps=episode.steps.replace(time=2 * np.asarray(episode.steps.time)))
     with pytest.raises(UserError, match=r"acts every 0\.008 s; leave optimizer\.ctrl_dt out"):
         task.measure(slow, task)
@@ -105,7 +80,7 @@ def test_an_environment_of_ones_own_brings_its_success(tmp_path, monkeypatch: py
     monkeypatch.syspath_prepend(tmp_path)
     config = compose(["+task=gymnasium", "env=own_spinning:Spinning", "task.settings.description=spin"])
     task = task_of(config)
-    episode, _ = random_episode(task, "own_spinning:Spinning")
+    episode, _ = random_episode(task, timing("own_spinning:Spinning"))
     metrics = task.measure(episode, task)
     assert (metrics["return"], metrics["success"], metrics["fell"]) == (2.0 * STEPS, 1.0, 0.0)
 

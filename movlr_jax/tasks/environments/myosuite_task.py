@@ -1,0 +1,195 @@
+"""Environments of MyoSuite as tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from movlr_jax.errors import UserError, needed, unknown_name
+from movlr_jax.models.spec import compiled_specs, quiet
+from movlr_jax.tasks.base import Task
+from movlr_jax.tasks.environments.replay import Environment, environment_task, matched
+
+# what the families of environments reward, in words that are read without a language model
+DESCRIPTIONS: Mapping[str, str] = {
+    "ArmReach": "touch the target with the tip of the forearm",
+    "ElbowPose": "bring the elbow to the target angle",
+    "FingerPose": "bring the joints of the finger to the target angles",
+    "FingerReach": "touch the target with the fingertip",
+    "HandKeyTurn": "turn the key with the thumb and the index finger",
+    "HandObjHold": "hold the object at the goal",
+    "HandPenTwirl": "turn the pen in the hand to the target direction, without dropping it",
+    "HandPose": "bring the joints of the hand to the target angles",
+    "HandReach": "bring the fingertips to their targets",
+    "HandReorient": "turn the object in the hand to the target direction, without dropping it",
+    "LegDirectional": "walk in the target direction",
+    "LegStand": "stand with the pelvis at the target",
+    "Walk": "walk along -y at 1.2 m/s without a fall",
+    "TorsoExoPose": "bring the trunk to the target angles",
+    "TorsoPose": "bring the trunk to the target angles",
+    "ChallengeBaoding": "turn the two balls around each other in the palm",
+    "ChallengeDieReorient": "turn the die in the hand to the target orientation",
+    "ChallengeRelocate": "bring the object to the target position and orientation",
+}
+POSE_REWARD = '''"""{description}"""
+
+WEIGHTS = {{"pose": 1.0, "control": 0.01}}
+
+
+def reward(state, action):
+    target = state.goal("target_angles")
+    return {{
+        "pose": -jnp.linalg.norm(state.qpos[: target.shape[0]] - target),
+        "control": -jnp.mean(jnp.square(action)),
+    }}
+'''
+_EXAMPLE = "env=myoHandPoseFixed-v0"
+_SOLVED_STEPS = 5  # as in MyoSuite's own evaluate_success
+_ENDING = ("terminated", "terminated_s")
+
+
+def myosuite_task(
+    *, episode_s: float, env: str | None = None, reset_seed: int = 0, description: str | None = None
+) -> Task:
+    """Build the task for the environment `env` of MyoSuite. Raises UserError.
+
+    reset_seed: seed of the reset that draws targets, objects and terrain; start states are drawn anew for each trial.
+    description: what the environment rewards, in words, for the proposer and the judge.
+    """
+    environment, spec = _opened(env, reset_seed)
+    world, name = environment.world, environment.env
+    words = description or next((text for part, text in DESCRIPTIONS.items() if part in name), None)
+    if not words:
+        raise UserError(f'say what env={env} rewards, as in task.settings.description="walk forward"')
+    goals = _goals(world)
+    first = POSE_REWARD.format(description=words) if "target_angles" in goals and len(goals) == 1 else None
+    return environment_task(environment, spec, description=words, episode_s=episode_s, goals=goals, reward=first)
+
+
+def settings_of(env: str | None) -> dict[str, float]:
+    """Return the settings that suit an environment, by their names: its time steps and its length, s."""
+    environment, _ = _opened(env)
+    steps = import_module("gymnasium").spec(env).max_episode_steps
+    return {**environment.timing(), "episode_s": round(steps * environment.ctrl_dt, 9)}
+
+
+@dataclass(frozen=True)
+class ActionMap:
+    """How an environment makes controls of actions a: 1 / (1 + exp(-5 (a - 0.5))) of muscles, or offset + gain a.
+
+    All are [nu]; low and high bound the actions.
+    """
+
+    sigmoid: np.ndarray
+    offset: np.ndarray
+    gain: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def controls(self, actions: np.ndarray) -> np.ndarray:
+        """Return the controls [..., nu] for actions [..., nu]."""
+        return np.where(self.sigmoid, _sigmoid(actions), self.offset + self.gain * actions)
+
+    def actions(self, controls: np.ndarray) -> np.ndarray:
+        """Return the actions [..., nu] for controls [..., nu]; those out of reach are clipped, as in our physics."""
+        low, high = self.controls(self.low), self.controls(self.high)
+        u = np.clip(np.asarray(controls, float), low, high)
+        share = np.where(self.sigmoid, u, 0.5)
+        linear = (u - self.offset) / np.where(self.sigmoid, 1.0, self.gain)
+        return np.where(self.sigmoid, 0.5 + np.log(share / (1.0 - share)) / 5.0, linear)
+
+
+def _sigmoid(actions: np.ndarray) -> np.ndarray:
+    return 1.0 / (1.0 + np.exp(-5.0 * (actions - 0.5)))
+
+
+def _opened(env: str | None, seed: int = 0) -> tuple[Environment, mujoco.MjSpec]:
+    """Return the environment `env` without wrappers, after the reset with `seed`, and its model. Raises UserError."""
+    if not env:
+        raise UserError(f"task=myosuite needs an environment; set env=NAME, as in {_EXAMPLE}")
+    with needed("task=myosuite", "myosuite"):
+        import gymnasium
+        import myosuite
+    known = myosuite.register_all_envs()["all"]
+    if env not in known:
+        raise UserError(unknown_name("env", env, known))
+    try:
+        with quiet(), contextlib.redirect_stdout(io.StringIO()), compiled_specs() as made:
+            world: Any = gymnasium.make(env).unwrapped
+            specs = list(made)
+            if world.action_space.shape != (world.model.nu,):
+                raise UserError(f"env={env} has not one action for each actuator, so it cannot be a task")
+            actions = _action_map(world, env)
+            world.reset(seed=seed)
+    except UserError:
+        raise
+    except Exception as error:  # an environment may raise anything
+        sentence = " ".join(str(error).split())
+        raise UserError(f"env={env} cannot be a task: {type(error).__name__}: {sentence}") from error
+    spec = next((spec for spec in reversed(specs) if _compiled(spec).names == world.model.names), None)
+    if spec is None:
+        raise UserError(f"env={env} does not make its model with MjSpec, so it cannot be a task")
+    spec = matched(spec.copy(), world.model, env)
+    low, high = actions.controls(actions.low), actions.controls(actions.high)
+    for actuator in spec.actuators:  # our controls reach as far as the actions of the environment
+        actuator.ctrlrange, actuator.ctrllimited = (low[actuator.id], high[actuator.id]), True
+    return Environment(env, world, seed, actions.actions, _SOLVED_STEPS, _ENDING), spec
+
+
+def _action_map(world: Any, env: str) -> ActionMap:
+    """Return how the environment makes controls of actions, from the controls after a few. Raises UserError."""
+    if stages := getattr(world, "ctrl_stages", ()):
+        raise UserError(
+            f"env={env} changes the controls of muscles ({', '.join(stages)}), which our physics does not "
+            "simulate, so it cannot be a task"
+        )
+    low, high = (np.asarray(bound, float) for bound in (world.action_space.low, world.action_space.high))
+    rng = np.random.default_rng(0)
+    given = np.array([low, high, *(rng.uniform(low, high) for _ in range(3))])
+    made = []
+    for action in given:
+        world.reset(seed=0)
+        world.step(action)
+        made.append(world.data.ctrl.copy())
+    made = np.array(made)
+    gain = (made[1] - made[0]) / (high - low)
+    offset = made[0] - gain * low
+    sigmoid = np.all(np.isclose(made, _sigmoid(given), atol=1e-6), axis=0)
+    linear = np.all(np.isclose(made, offset + gain * given, atol=1e-6), axis=0) & (gain > 0)
+    if not (sigmoid | linear).all():
+        odd = [world.model.actuator(i).name for i in np.flatnonzero(~(sigmoid | linear))]
+        which = ", ".join(odd[:3]) + (f" and {len(odd) - 3} more" if len(odd) > 3 else "")
+        raise UserError(f"env={env} does not give its actions alone to the actuators {which}, so it cannot be a task")
+    return ActionMap(sigmoid, offset, gain, low, high)
+
+
+def _compiled(spec: mujoco.MjSpec) -> Any:
+    with quiet():
+        return spec.compile()
+
+
+def _goals(world: Any) -> dict[str, np.ndarray]:
+    """Return the targets of an environment after its reset, by the names of goals."""
+    model, data = world.model, world.data
+    goals = {
+        name: np.asarray(value, float)
+        for name, value in world._task_state.items()
+        if np.asarray(value).dtype.kind in "fi"
+    }
+    if (angles := getattr(world, "target_jnt_value", None)) is not None:
+        goals.setdefault("target_angles", np.asarray(angles, float))
+    if not goals:
+        bodies = {model.body(b).name for b in range(model.nbody)}
+        for tip, target in zip(getattr(world, "tip_sids", ()), getattr(world, "target_sids", ()), strict=True):
+            name = model.site(tip).name
+            goals[f"{name}_target" if name in bodies else f"{name}_pos"] = data.site_xpos[target].copy()
+    if hasattr(world, "target_y_vel"):  # the environments measure velocities backwards
+        goals["velocity"] = np.array([-world.target_x_vel, -world.target_y_vel, 0.0])
+    return goals

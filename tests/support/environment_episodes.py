@@ -1,0 +1,45 @@
+"""Episodes of random controls for tests of environments that replay them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+
+from movlr_jax.control.episode import episode_of
+from movlr_jax.physics.native import NativePhysics
+from movlr_jax.tasks import Task
+from movlr_jax.types import Step, Trajectory
+
+STEPS = 40
+
+
+def _held(params: jax.Array, view: Step, key: jax.Array) -> jax.Array:
+    return params
+
+
+def random_episode(
+    task: Task, timing: Mapping[str, float], qpos: np.ndarray | None = None, count: int = STEPS
+) -> tuple[Trajectory, np.ndarray]:
+    """An episode of random controls in our physics, and the states [count, nq] after each of them.
+
+    It begins with a start state of the task, or at rest at `qpos` [nq].
+    """
+    physics = NativePhysics(task.model, task.layout, sim_dt=timing["sim_dt"], ctrl_dt=timing["ctrl_dt"])
+    low, high = task.model.actuator_ctrlrange.T
+    controls = np.random.default_rng(0).uniform(low, high, (count, task.model.nu)).astype(np.float32)
+    given = task.start(np.random.default_rng(1), 1)
+    begun = state = physics.start(*given if qpos is None else (qpos[None], 0 * given[1], 0 * given[2]))
+    parts = []
+    for control in controls:
+        part = physics.rollout(state, _held, control[None], steps=1, key=jax.random.key(0))
+        parts.append(part)
+        state = part.final
+    physics.close()
+    after = np.array([part.final.qpos[0] for part in parts])
+    joined = jax.tree.map(
+        lambda *x: np.concatenate(x, axis=1), *[p.replace(valid=p.valid[:, None], final=None) for p in parts]
+    )
+    whole = joined.replace(valid=np.array([count]), final=state, start=begun)
+    return episode_of(whole, 0, count), after
