@@ -40,7 +40,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for text in re.findall(r"```python\n(# my_parts/.*?)```", PAGE, re.DOTALL):
         (root / text.splitlines()[0].removeprefix("# ")).write_text(text)
     shutil.copy(ROOT / "assets" / "models" / "tiny_muscle.xml", root / "my_parts" / "leg.xml")
-    (toml,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    (toml,) = re.findall(r"```toml\n.*?(\[project\.entry-points.*?)```", PAGE, re.DOTALL)
     about = root / "my_parts-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my_parts\nVersion: 1.0\n")
