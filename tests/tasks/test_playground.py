@@ -147,7 +147,7 @@ def test_a_walker_is_measured_until_it_falls(tasks: dict[str, Task]):
     [("CartpoleBalance", 1e-5), ("ReacherEasy", 1e-4), pytest.param("WalkerWalk", 1e-3, marks=pytest.mark.slow)],
 )
 def test_rewards_are_those_of_the_environment(env: str, within: float):
-    """Compared with the environment itself, as MJX simulates it from the same state; over 10 steps it agrees with us."""
+    """Compared with the environment itself, as MJX simulates it from the same state: over 10 steps, both agree."""
     task, steps, count = made(env, start="reset"), playground_models.timing(env), 10
     played, _ = random_episode(task, steps, count=count)
     theirs = playground_models.load_environment(env).own.env

@@ -62,7 +62,9 @@ class ActionMap:
         sigmoid = np.all(np.isclose(made, _sigmoid(given), atol=1e-6), axis=0)
         linear = np.all(np.isclose(made, offset + gain * given, atol=1e-6), axis=0) & (gain > 0)
         if len(odd := np.flatnonzero(~(sigmoid | linear))):
-            which = ", ".join(names[i] for i in odd[:3]) + (f" and {len(odd) - 3} more" if len(odd) > 3 else "")
+            which = ", ".join([names[int(i)] for i in odd[:3]]) + (
+                f" and {len(odd) - 3} more" if len(odd) > 3 else ""
+            )
             raise UserError(f"env={env} does not make the controls of {which} of its actions alone")
         return cls(sigmoid, offset, gain, made[0], made[1])
 
@@ -171,10 +173,12 @@ def environment_task(
     episode_s: float,
     goals: Mapping[str, np.ndarray] | None = None,
     reward: str | None = None,
+    own_reward: str = "",
 ) -> Task:
     """Return the task of an environment with its model, see `matched`. Raises UserError.
 
     description: what it rewards, in words, for the proposer and the judge. reward: the initial program.
+    own_reward: the reward of the environment as a program, if there is one; it is the hand-written program.
     """
     terrain = environment.world.model.hfield_data.copy()  # a spec would normalise it
     task = simple_task(
@@ -185,6 +189,7 @@ def environment_task(
         start=environment.start,
         score=_return,
         reward=reward,
+        human_reward=own_reward or None,
         floor=False,
         episode_s=episode_s,
     )
@@ -194,6 +199,7 @@ def environment_task(
         measure=environment.measure,
         motion=task.motion and replace(task.motion, decides=False),
         success="",
+        environment_reward=own_reward,
         notes=(f"{environment.env}: a trial is replayed in this environment, whose rewards are summed",),
     )
 

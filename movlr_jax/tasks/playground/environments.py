@@ -1,8 +1,8 @@
 """Environments of MuJoCo Playground as tasks: their models and start states, with rewards and measures of their own.
 
 Each environment has a description and one of two kinds of measures: a target position, or a speed without a fall. Its
-own reward, from its own code, is the score; see `own_reward`. For environments without a known goal, the goal is to keep the start posture,
-and the description says so.
+own reward, from its own code, is the score; see `own_reward`. For environments without a known goal, the goal is to
+keep the start posture, and the description says so.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def load_environment(name: str | None, seed: int = 0) -> Environment:
 
 
 def timing(name: str | None) -> dict[str, float]:
-    """Return the settings that suit an environment, by their names: control and simulation step, s. Raises UserError."""
+    """Return the settings that suit an environment, by their names: its time steps, s. Raises UserError."""
     name, registry = _known(name)
     config = registry.get_default_config(name)
     return {"ctrl_dt": config.ctrl_dt, "sim_dt": config.sim_dt, "plan_dt": config.sim_dt}
