@@ -74,6 +74,8 @@ def test_commands_have_settings_that_exist(settings: tuple[str, ...]):
     try:
         config = compose(expand(given)[0])
     except UserError as error:
+        if "which is not installed" in str(error):  # that of an environment
+            pytest.skip(str(error))
         pytest.fail(str(error))
     assert config.task.name
 

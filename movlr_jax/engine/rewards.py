@@ -1,4 +1,5 @@
-"""Reward programs by the names that users give them: a file, a run directory, `human` or `initial`."""
+"""Reward programs by the names that users give them: a file, a run directory, `human`, `initial` or
+`environment`."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def program_text(path: Path, most: int = _PROGRAM_BYTES) -> str:
 
 
 def reward_source(reward: str, task: Task) -> tuple[str, str]:
-    """Return the source of a reward and its origin: human, initial, a file, or the best.py of a run directory."""
+    """Return the source of a reward and its origin: human, initial, environment, a file, or the best.py of a run directory."""
     known = _named(task)
     if reward in known:
         return known[reward], reward
@@ -47,7 +48,8 @@ def reward_source(reward: str, task: Task) -> tuple[str, str]:
 
 def _named(task: Task) -> dict[str, str]:
     """Return the programs of a task by the names that users give them."""
-    return {"human": task.human_reward, "initial": task.initial_reward}
+    own = {"environment": task.environment_reward} if task.environment_reward else {}
+    return {"human": task.human_reward, "initial": task.initial_reward, **own}
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from movlr_jax.tasks.hand.bottle import bottle_pour
 from movlr_jax.tasks.hand.cube import cube_rotate
 from movlr_jax.tasks.instruction import described_task
 from movlr_jax.tasks.playground.environments import playground
+from movlr_jax.tasks.playground.models import timing as playground_timing
 from movlr_jax.tasks.robot.humanoid import (
     humanoid_stairs,
     humanoid_straight_leg,
@@ -87,7 +88,7 @@ class Suite:
 
 
 ENVIRONMENTS: Mapping[str, Suite] = {
-    "playground": Suite(playground),
+    "playground": Suite(playground, playground_timing),
     "gymnasium": Suite(gymnasium_task, timing),
     "myosuite": Suite(myosuite_task, settings_of),
 }

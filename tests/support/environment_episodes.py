@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import jax
+import mujoco
 import numpy as np
 
 from movlr_jax.control.episode import episode_of
 from movlr_jax.physics.native import NativePhysics
+from movlr_jax.rewards.program import Scorer
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.trace import load
 from movlr_jax.tasks import Task
 from movlr_jax.types import Step, Trajectory
 
@@ -43,3 +47,20 @@ def random_episode(
     )
     whole = joined.replace(valid=np.array([count]), final=state, start=begun)
     return episode_of(whole, 0, count), after
+
+
+def totals(task: Task, qpos: np.ndarray, qvel: np.ndarray, act: np.ndarray, controls: np.ndarray, time: float = 1.0):
+    """Totals [N] of the environment's reward as a program, at states [N, ...] as MuJoCo measures them."""
+    data, sensors = mujoco.MjData(task.model), []
+    for row in zip(qpos, qvel, act, controls, strict=True):
+        data.qpos[:], data.qvel[:], data.act[:], data.ctrl[:] = row
+        mujoco.mj_forward(task.model, data)
+        sensors.append(data.sensordata.copy())
+    states = Step(np.full(len(qpos), time), qpos, qvel, act, np.array(sensors), controls)
+    steps = jax.tree.map(lambda x: np.asarray(x, np.float32)[None], states)
+    initial = jax.tree.map(lambda x: x[:, 0], steps)
+    program = load(parse(task.environment_reward))
+    steps, initial, controls = jax.tree.map(
+        lambda x: np.asarray(x, np.float32)[None], (steps, initial, controls[None])
+    )
+    return Scorer(task.layout, task.goals)([program], steps, controls, initial).totals[0, 0]

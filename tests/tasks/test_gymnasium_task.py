@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import mujoco
 import numpy as np
 import pytest
-from environment_episodes import STEPS, random_episode
+from environment_episodes import STEPS, random_episode, totals
 
 from movlr_jax.config.compose import compose
+from movlr_jax.engine.rewards import reward_source
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import measured
-from movlr_jax.tasks.environments.gymnasium_task import timing
+from movlr_jax.tasks.environments.gymnasium_task import DESCRIPTIONS, open_environment, timing
 
 gymnasium = pytest.importorskip("gymnasium", reason="the package gymnasium is not installed")
 SPINNING = """
@@ -103,3 +107,46 @@ def test_time_steps_of_an_environment_are_not_called_tuned_and_are_not_switched_
     config = compose(["+task=gymnasium", "env=Ant-v5", "tuned=false"])
     assert config.optimizer.ctrl_dt == 0.05
     assert compose(["+task=gymnasium", "env=Ant-v5"]).tuned_settings == {}
+
+
+def own_value(theirs: Any, family: str, control: np.ndarray) -> float:
+    """What the environment rewards at its present state, by its own code, without contact forces."""
+    data = theirs.data
+    if family == "InvertedPendulum":  # in its step alone
+        return float(abs(data.qpos[1]) <= 0.2)
+    if family in ("Pusher", "Reacher"):
+        given = (control,)
+    elif family == "InvertedDoublePendulum":
+        x, _, y = data.site_xpos[0]
+        given = (x, y, y <= 1)
+    elif family == "HumanoidStandup":
+        given = (data.qpos[2], control)
+    elif family == "Humanoid":
+        jacobian = np.zeros((3, theirs.model.nv))
+        mujoco.mj_jacSubtreeCom(theirs.model, data, jacobian, theirs.model.body("torso").id)
+        given = (jacobian[0] @ data.qvel, control)
+    else:
+        given = (data.qvel[0], control)
+    reward, terms = theirs._get_rew(*given)
+    return reward - terms.get("reward_contact", 0.0) - terms.get("reward_impact", 0.0)
+
+
+@pytest.mark.parametrize("family", sorted(DESCRIPTIONS))
+def test_the_reward_of_an_environment_is_a_program(family: str):
+    """On 100 random states; of forward velocity the one at the state, where the environment means over its step."""
+    env = f"{family}-v5"
+    task, theirs, rng = environment_task(env), open_environment(env), np.random.default_rng(0)
+    qpos, qvel, act = task.start(rng, 100)
+    qpos, qvel = qpos + 0.1 * rng.standard_normal(qpos.shape), qvel + rng.standard_normal(qvel.shape)
+    low, high = task.model.actuator_ctrlrange.T
+    controls = rng.uniform(low, high, (100, task.model.nu))
+    expected = []
+    for row, speed, control in zip(qpos, qvel, controls, strict=True):
+        theirs.set_state(row, speed)
+        theirs.data.ctrl[:] = control
+        expected.append(own_value(theirs, family, control))
+    found = totals(task, qpos, qvel, act, controls)
+    assert len(np.unique(np.round(expected, 3))) > (1 if family == "InvertedPendulum" else 50)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+    assert task.human_reward == task.environment_reward
+    assert reward_source("environment", task) == (task.environment_reward, "environment")

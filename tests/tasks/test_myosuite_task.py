@@ -15,7 +15,7 @@ from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.base import measured
-from movlr_jax.tasks.environments.myosuite_task import ActionMap, settings_of
+from movlr_jax.tasks.environments.myosuite_task import settings_of
 
 pytest.importorskip("myosuite", reason="the package myosuite is not installed")
 gymnasium = pytest.importorskip("gymnasium")
@@ -108,14 +108,6 @@ def test_settings_are_those_of_the_environment():
     assert (config.optimizer.ctrl_dt, config.optimizer.sim_dt, config.episode_s) == (0.02, 0.002, 4.0)
     assert compose(["+task=myosuite", "env=myoHandKeyTurnFixed-v0", "episode_s=1"]).episode_s == 1.0
     assert task_of(config).name == "myoHandKeyTurnFixed-v0"
-
-
-def test_controls_are_turned_into_actions():
-    yes, one = np.array([True, False]), np.ones(2)
-    actions = ActionMap(sigmoid=yes, offset=one, gain=2 * one, low=-one, high=one)
-    np.testing.assert_allclose(actions.controls(np.array([0.5, 0.5])), [0.5, 2.0])
-    np.testing.assert_allclose(actions.actions(np.array([0.5, 2.0])), [0.5, 0.5])
-    np.testing.assert_allclose(actions.actions(np.array([[1.0, 9.0], [0.0, -9.0]])), [[1, 1], [-1, -1]], atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,13 @@ import jax
 import mujoco
 import numpy as np
 import pytest
+from environment_episodes import random_episode
 
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
+from movlr_jax.config.compose import compose
+from movlr_jax.engine.tasks import task_of
+from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.physics.native import NativePhysics
@@ -124,6 +128,7 @@ def test_a_walker_is_measured_until_it_falls(tasks: dict[str, Task]):
     task = tasks["WalkerWalk"]
     qpos = np.zeros((21, task.model.nq))
     qpos[:, 1] = 0.1 * np.arange(21)  # 1 m/s
+    task = made("WalkerWalk", measured_by="task")
     metrics = task.measure(episode(task, qpos), task)
     assert metrics["distance_m"] == pytest.approx(2.0, abs=1e-5)
     assert metrics["mean_speed_m_s"] == pytest.approx(1.0, abs=1e-5)
@@ -135,6 +140,51 @@ def test_a_walker_is_measured_until_it_falls(tasks: dict[str, Task]):
     assert fallen["time_to_fall_s"] == pytest.approx(1.0, abs=1e-5)
     assert task.score(metrics) > task.score(fallen)
     assert [need.kind for need in task.diagnose(fallen)][:1] == ["upright"]
+
+
+@pytest.mark.parametrize(
+    ("env", "within"),
+    [("CartpoleBalance", 1e-5), ("ReacherEasy", 1e-4), pytest.param("WalkerWalk", 1e-3, marks=pytest.mark.slow)],
+)
+def test_rewards_are_those_of_the_environment(env: str, within: float):
+    """Compared with the environment itself, as MJX simulates it from the same state: over 10 steps, both agree."""
+    task, steps, count = made(env, start="reset"), playground_models.timing(env), 10
+    played, _ = random_episode(task, steps, count=count)
+    theirs = playground_models.load_environment(env).own.env
+    state = jax.jit(theirs.reset)(jax.random.key(0))
+    assert played.start is not None
+    state = state.replace(data=state.data.replace(qpos=played.start.qpos, qvel=played.start.qvel))
+    step, rewards = jax.jit(theirs.step), []
+    for action in np.asarray(played.actions):
+        state = step(state, action)
+        rewards.append(float(state.reward))
+    metrics = task.measure(played, task)
+    assert metrics["environment_return"] == pytest.approx(sum(rewards), rel=within, abs=1e-5) == task.score(metrics)
+    assert metrics["environment_terminated"] == float(state.done)
+    assert {name.partition("/")[2] for name in state.metrics} == {
+        name.removeprefix("environment_") for name in metrics if name.startswith("environment_")
+    } - {"return", "terminated"}
+    slow = played.replace(steps=played.steps.replace(time=2 * np.asarray(played.steps.time)))
+    with pytest.raises(UserError, match=r"acts every 0\.\d+ s; leave optimizer\.ctrl_dt out"):
+        task.measure(slow, task)
+
+
+def test_control_steps_are_those_of_the_environment():
+    optimizer = compose(["+task=playground", "env=HopperHop"]).optimizer
+    assert (optimizer.ctrl_dt, optimizer.sim_dt) == (0.02, 0.005)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["env=CartpoleBalanse"], r"there is no environment of MuJoCo Playground 'CartpoleBalanse'; did you mean"),
+        ([], r"set env=NAME, for example env=CartpoleBalance"),
+        (["env=CartpoleBalance", "task.settings.measured_by=me"], r"did you mean|environment"),
+    ],
+)
+def test_what_cannot_be_a_task_is_told(settings: list[str], said: str):
+    with pytest.raises(UserError, match=said):
+        task_of(compose(["+task=playground", *settings]))
 
 
 # The commands.

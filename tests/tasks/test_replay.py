@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from movlr_jax.errors import UserError
-from movlr_jax.tasks.environments.replay import Environment, matched
+from movlr_jax.tasks.environments.replay import ActionMap, Environment, matched
 from movlr_jax.types import SimState, Step, Trajectory
 
 MODEL = """<mujoco><option timestep="0.01"/><worldbody><geom name="wall" size="1" pos="5 0 0"/>
@@ -82,3 +82,15 @@ def test_a_change_that_a_spec_cannot_have_is_told():
     model.dof_damping[:] = 1.0
     with pytest.raises(UserError, match="env=World changes dof_damping of its model, so it cannot be a task"):
         matched(mujoco.MjSpec.from_string(MODEL), model, "World")
+
+
+def test_controls_are_turned_into_actions():
+    """Of a muscle 1 / (1 + exp(-5 (a - 0.5))), which is 0.5 at 0.5; of a motor 1 + 2 a."""
+    given = np.array([[-1.0, -1.0], [1.0, 1.0], [0.5, 0.25]])
+    made = np.array([[0.00055277864, -1.0], [0.92414181997, 3.0], [0.5, 1.5]])
+    actions = ActionMap.fitted(given, made, ["muscle", "motor"], "World").actions
+    np.testing.assert_allclose(actions(np.array([0.5, 2.0])), [0.5, 0.5])
+    np.testing.assert_allclose(actions(np.array([[1.0, 9.0], [0.0, -9.0]])), [[1, 1], [-1, -1]], rtol=1e-7)
+    made[2] = [0.6, 1.5]
+    with pytest.raises(UserError, match="env=World does not make the controls of muscle of its actions alone"):
+        ActionMap.fitted(given, made, ["muscle", "motor"], "World")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import mujoco
 
+from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.environments.replay import Environment, environment_task, matched
@@ -39,11 +40,14 @@ def gymnasium_task(*, episode_s: float, env: str | None = None, description: str
     """
     environment = Environment(str(env), open_environment(env))
     world = environment.world
-    words = description or DESCRIPTIONS.get(str(env).rpartition(":")[2].partition("-")[0])
+    family, _, version = str(env).rpartition(":")[2].partition("-")
+    words = description or DESCRIPTIONS.get(family)
     if not words:
         raise UserError(f'say what env={env} rewards, as in task.settings.description="walk forward"')
     spec = matched(mujoco.MjSpec.from_file(world.fullpath), world.model, str(env))
-    return environment_task(environment, spec, description=words, episode_s=episode_s)
+    file = resource_dir("assets") / "rewards" / "gymnasium" / f"{family.lower()}.py"
+    own = file.read_text(encoding="utf-8") if version == "v5" and file.is_file() else ""
+    return environment_task(environment, spec, description=words, episode_s=episode_s, own_reward=own)
 
 
 def timing(env: str | None) -> dict[str, float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.models.spec import compiled_specs, quiet
 from movlr_jax.tasks.base import Task
-from movlr_jax.tasks.environments.replay import Environment, environment_task, matched
+from movlr_jax.tasks.environments.replay import ActionMap, Environment, environment_task, matched
 
 # what the families of environments reward, in words that are read without a language model
 DESCRIPTIONS: Mapping[str, str] = {
@@ -80,36 +79,6 @@ def settings_of(env: str | None) -> dict[str, float]:
     return {**environment.timing(), "episode_s": round(steps * environment.ctrl_dt, 9)}
 
 
-@dataclass(frozen=True)
-class ActionMap:
-    """How an environment makes controls of actions a: 1 / (1 + exp(-5 (a - 0.5))) of muscles, or offset + gain a.
-
-    All are [nu]; low and high bound the actions.
-    """
-
-    sigmoid: np.ndarray
-    offset: np.ndarray
-    gain: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-    def controls(self, actions: np.ndarray) -> np.ndarray:
-        """Return the controls [..., nu] for actions [..., nu]."""
-        return np.where(self.sigmoid, _sigmoid(actions), self.offset + self.gain * actions)
-
-    def actions(self, controls: np.ndarray) -> np.ndarray:
-        """Return the actions [..., nu] for controls [..., nu]; those out of reach are clipped, as in our physics."""
-        low, high = self.controls(self.low), self.controls(self.high)
-        u = np.clip(np.asarray(controls, float), low, high)
-        share = np.where(self.sigmoid, u, 0.5)
-        linear = (u - self.offset) / np.where(self.sigmoid, 1.0, self.gain)
-        return np.where(self.sigmoid, 0.5 + np.log(share / (1.0 - share)) / 5.0, linear)
-
-
-def _sigmoid(actions: np.ndarray) -> np.ndarray:
-    return 1.0 / (1.0 + np.exp(-5.0 * (actions - 0.5)))
-
-
 def _opened(env: str | None, seed: int = 0) -> tuple[Environment, mujoco.MjSpec]:
     """Return the environment `env` without wrappers, after the reset with `seed`, and its model. Raises UserError."""
     if not env:
@@ -137,9 +106,9 @@ def _opened(env: str | None, seed: int = 0) -> tuple[Environment, mujoco.MjSpec]
     if spec is None:
         raise UserError(f"env={env} does not make its model with MjSpec, so it cannot be a task")
     spec = matched(spec.copy(), world.model, env)
-    low, high = actions.controls(actions.low), actions.controls(actions.high)
     for actuator in spec.actuators:  # our controls reach as far as the actions of the environment
-        actuator.ctrlrange, actuator.ctrllimited = (low[actuator.id], high[actuator.id]), True
+        actuator.ctrlrange = actions.low[actuator.id], actions.high[actuator.id]
+        actuator.ctrllimited = True
     return Environment(env, world, seed, actions.actions, _SOLVED_STEPS, _ENDING), spec
 
 
@@ -158,16 +127,7 @@ def _action_map(world: Any, env: str) -> ActionMap:
         world.reset(seed=0)
         world.step(action)
         made.append(world.data.ctrl.copy())
-    made = np.array(made)
-    gain = (made[1] - made[0]) / (high - low)
-    offset = made[0] - gain * low
-    sigmoid = np.all(np.isclose(made, _sigmoid(given), atol=1e-6), axis=0)
-    linear = np.all(np.isclose(made, offset + gain * given, atol=1e-6), axis=0) & (gain > 0)
-    if not (sigmoid | linear).all():
-        odd = [world.model.actuator(i).name for i in np.flatnonzero(~(sigmoid | linear))]
-        which = ", ".join(odd[:3]) + (f" and {len(odd) - 3} more" if len(odd) > 3 else "")
-        raise UserError(f"env={env} does not give its actions alone to the actuators {which}, so it cannot be a task")
-    return ActionMap(sigmoid, offset, gain, low, high)
+    return ActionMap.fitted(given, np.array(made), [world.model.actuator(i).name for i in range(world.model.nu)], env)
 
 
 def _compiled(spec: mujoco.MjSpec) -> Any:

@@ -5,7 +5,7 @@ So its own code gives rewards, success and termination; a search never reads the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +36,48 @@ _COMPARED = (
     "actuator_dynprm", "actuator_ctrlrange", "actuator_forcerange", "eq_data", "eq_active0", "mesh_vert",
 )  # fmt: skip
 _SUCCESS = ("success", "is_success", "solved")  # names of a success in what a step reports
+
+
+@dataclass(frozen=True)
+class ActionMap:
+    """How an environment makes controls of actions a: 1 / (1 + exp(-5 (a - 0.5))) of muscles, or offset + gain a.
+
+    All are [nu]; low and high are the bounds of the controls that it can make.
+    """
+
+    sigmoid: np.ndarray
+    offset: np.ndarray
+    gain: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def fitted(cls, given: np.ndarray, made: np.ndarray, names: Sequence[str], env: str) -> ActionMap:
+        """Return the map by which actions `given` [n, nu] became controls `made` [n, nu]. Raises UserError.
+
+        The first two actions are the lowest and the highest. names: of the actuators.
+        """
+        gain = (made[1] - made[0]) / (given[1] - given[0])
+        offset = made[0] - gain * given[0]
+        sigmoid = np.all(np.isclose(made, _sigmoid(given), atol=1e-6), axis=0)
+        linear = np.all(np.isclose(made, offset + gain * given, atol=1e-6), axis=0) & (gain > 0)
+        if len(odd := np.flatnonzero(~(sigmoid | linear))):
+            which = ", ".join([names[int(i)] for i in odd[:3]]) + (
+                f" and {len(odd) - 3} more" if len(odd) > 3 else ""
+            )
+            raise UserError(f"env={env} does not make the controls of {which} of its actions alone")
+        return cls(sigmoid, offset, gain, made[0], made[1])
+
+    def actions(self, controls: np.ndarray) -> np.ndarray:
+        """Return the actions [..., nu] for controls [..., nu]; those out of reach are clipped, as in our physics."""
+        u = np.clip(np.asarray(controls, float), self.low, self.high)
+        share = np.where(self.sigmoid, u, 0.5)
+        linear = (u - self.offset) / np.where(self.sigmoid, 1.0, self.gain)
+        return np.where(self.sigmoid, 0.5 + np.log(share / (1.0 - share)) / 5.0, linear)
+
+
+def _sigmoid(actions: np.ndarray) -> np.ndarray:
+    return 1.0 / (1.0 + np.exp(-5.0 * (actions - 0.5)))
 
 
 @dataclass(frozen=True)
@@ -86,11 +128,7 @@ class Environment:
         As in the environment, rewards after its end do not count. What it reports as x_position gives a distance.
         """
         assert episode.start is not None
-        step = np.diff(np.asarray(episode.steps.time, float))
-        if len(step) and not np.allclose(step, self.ctrl_dt, rtol=1e-3):
-            raise UserError(
-                f"the environment acts every {self.ctrl_dt:g} s; leave optimizer.ctrl_dt out, or give it that value"
-            )
+        check_steps(episode, self.ctrl_dt)
         self.begin(*(np.asarray(part, float) for part in (episode.start.qpos, episode.start.qvel, episode.start.act)))
         begun, total, count, ended, info = float(self.world.data.qpos[0]), 0.0, 0, False, {}
         solved = []
@@ -118,6 +156,15 @@ class Environment:
         self.world.set_state(qpos, qvel)
 
 
+def check_steps(episode: Trajectory, ctrl_dt: float) -> None:
+    """Raise UserError if the control steps of an episode are not those of its environment, `ctrl_dt` s."""
+    step = np.diff(np.asarray(episode.steps.time, float))
+    if len(step) and not np.allclose(step, ctrl_dt, rtol=1e-3):
+        raise UserError(
+            f"the environment acts every {ctrl_dt:g} s; leave optimizer.ctrl_dt out, or give it that value"
+        )
+
+
 def environment_task(
     environment: Environment,
     spec: mujoco.MjSpec,
@@ -126,10 +173,12 @@ def environment_task(
     episode_s: float,
     goals: Mapping[str, np.ndarray] | None = None,
     reward: str | None = None,
+    own_reward: str = "",
 ) -> Task:
     """Return the task of an environment with its model, see `matched`. Raises UserError.
 
     description: what it rewards, in words, for the proposer and the judge. reward: the initial program.
+    own_reward: the reward of the environment as a program, if there is one; it is the hand-written program.
     """
     terrain = environment.world.model.hfield_data.copy()  # a spec would normalise it
     task = simple_task(
@@ -140,6 +189,7 @@ def environment_task(
         start=environment.start,
         score=_return,
         reward=reward,
+        human_reward=own_reward or None,
         floor=False,
         episode_s=episode_s,
     )
@@ -149,6 +199,7 @@ def environment_task(
         measure=environment.measure,
         motion=task.motion and replace(task.motion, decides=False),
         success="",
+        environment_reward=own_reward,
         notes=(f"{environment.env}: a trial is replayed in this environment, whose rewards are summed",),
     )
 

