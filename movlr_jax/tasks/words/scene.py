@@ -18,7 +18,7 @@ from movlr_jax.models.names import PLACES, SIDES, words_of
 from movlr_jax.tasks.words.measure import Subject, Vector
 from movlr_jax.tasks.words.parts import NAMED, Between, Part, Parts
 
-_LOW = 0.1  # m, a body that starts lower is not expected to stay upright, unless the words say so
+_LOW = 0.1  # m, a body whose centre of mass starts lower is not expected to stay upright, unless the words say so
 _LYING = 0.3  # height of the root, as a share of the body's length, below which a body lies
 # Froude number speed^2 / (g height) of walking, running, and moving close to the ground
 _FROUDE = {"walk": 0.25, "run": 1.0, "low": 0.1}
@@ -133,7 +133,15 @@ class Scene:
     @property
     def stands(self) -> bool:
         """Whether it can fall: it starts on its feet, and rises and sinks freely."""
-        return self.of.height > _LOW and self.rises and not self.lies
+        return self.com_height > _LOW and self.rises and not self.lies
+
+    @cached_property
+    def com_height(self) -> float:
+        """Height in m above the ground of its frame, or of its centre of mass if that is higher."""
+        mujoco.mj_comPos(self.model, self.data)
+        root = self.model.body(self.root).id
+        com = float(world_of(self.model, root).height(self.data.subtree_com[root]))
+        return max(self.of.height, com)
 
     @property
     def rises(self) -> bool:
