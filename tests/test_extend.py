@@ -135,7 +135,8 @@ def test_objects_of_another_kind_are_refused(given: dict, sentence: str):
 def test_an_object_has_the_noise_of_its_optimizer_as_its_name_has(parts, tmp_path: Path):
     _, rule = parts
     for planner in (rule.TowardsBest(samples=4), "towards_best"):
-        mj.run_search(ROOT / "tests/support/tiny_task.py", *QUICK, run_dir=tmp_path / type(planner).__name__, planner=planner)
+        run = tmp_path / type(planner).__name__
+        mj.run_search(ROOT / "tests/support/tiny_task.py", *QUICK, run_dir=run, planner=planner)
     found = [yaml.safe_load((run / "config.yaml").read_text()) for run in tmp_path.iterdir()]
     assert [settings["optimizer"]["mppi"]["sigma"] for settings in found] == [0.2, 0.2]
 
