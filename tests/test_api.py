@@ -317,3 +317,11 @@ def test_other_packages_bring_entries(monkeypatch: pytest.MonkeyPatch):
         registry["broken"]
     with pytest.raises(mj.UserError, match="there is no judge 'their'; did you mean 'theirs'"):
         registry.get_or_raise("their")
+
+
+def test_commands_start_without_what_is_slow_to_import():
+    """What only some of them need: together these take five times as long as a command without them."""
+    slow = ("mujoco.mjx", "warp", "flax", "brax", "optax", "scipy.stats", "scipy.optimize", "matplotlib", "google")
+    code = f"import sys, movlr_jax.cli.search, movlr_jax.cli.report; print([n for n in {slow} if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

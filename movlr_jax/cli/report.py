@@ -41,7 +41,11 @@ def report(words: list[str]) -> int:
     if run_dir.is_dir() and not (run_dir / "run.db").exists():
         print(f"The report is at {write_sweep_page(run_dir)}")
         return 0
-    path, left_out = write_with_task(run_dir, (lambda: _task(run_dir, own)) if own.scene else None)
+
+    def ready(path: Path) -> None:
+        print(f"{path} can be opened; the 3-D view follows", file=sys.stderr)
+
+    path, left_out = write_with_task(run_dir, (lambda: _task(run_dir, own)) if own.scene else None, ready)
     for sentence in left_out:
         print(f"left out: {sentence}", file=sys.stderr)
     print(f"The report is at {path}")

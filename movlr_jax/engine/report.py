@@ -12,11 +12,16 @@ from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.writing import InUse
 from movlr_jax.tasks import Task
 
+_SOON = "the 3-D view, which follows in a moment: reload the page"
 
-def write_with_task(run_dir: Path, task: Callable[[], Task] | None) -> tuple[Path, list[str]]:
+
+def write_with_task(
+    run_dir: Path, task: Callable[[], Task] | None, ready: Callable[[Path], object] = lambda path: None
+) -> tuple[Path, list[str]]:
     """Write report.html of a run. Return its path, and a sentence about each thing that is left out.
 
     task: Builds the task of the run, for the 3-D view and the curves of muscles and joints; None leaves them out.
+    ready: Called with the path as soon as there is a page, without what needs the task.
     Raises UserError if there is no run or the page cannot be written.
     """
     built, why = None, ""
@@ -27,6 +32,7 @@ def write_with_task(run_dir: Path, task: Callable[[], Task] | None) -> tuple[Pat
     with archive:
         run = read_run(archive, used)
         if task and run.best:
+            ready(write_page(archive, run, None, _SOON))
             try:
                 built = task()
             except UserError as error:

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
-from scipy.special import ndtr, stdtr
-from scipy.stats import chi2
+from scipy.special import gammaincinv, ndtr, stdtr
 
 REPLACE = 0.9  # probability of being better at which a challenger replaces the champion
 _DIVERGED = 3  # of `gates.fault`
@@ -293,7 +292,7 @@ def _widths(freedom: float) -> np.ndarray:
     if np.isinf(freedom):
         return np.ones((_DRAWS, 1))
     uniform = np.random.default_rng(1).random((_DRAWS, 1))
-    return np.sqrt(freedom / chi2.ppf(uniform, freedom))
+    return np.sqrt(freedom / (2 * gammaincinv(freedom / 2, uniform)))  # quantiles of chi^2
 
 
 def trial_values(trials: Sequence[TrialScore]) -> np.ndarray:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import mujoco
 import numpy as np
-from scipy.optimize import lsq_linear
 
 from movlr_jax._util.parts import setting
 from movlr_jax.biomech.muscles import enabled_actuators, moment_arms
@@ -143,6 +142,8 @@ def carrying(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray | None:
 
     None if its motors cannot carry it through the air.
     """
+    from scipy.optimize import lsq_linear  # slow to import
+
     if mujoco.mjtJoint.mjJNT_FREE not in model.jnt_type[base_joints(model, root_of(model))]:
         return None
     data, pull = _pulls(model, qpos)

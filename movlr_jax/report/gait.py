@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from movlr_jax.biomech.gait.analysis import SIDES, active
 from movlr_jax.biomech.gait.reference import ANGLES, PERCENT, HumanGait, human_gait, speed_classes
 from movlr_jax.report.charts import Band, Chart, Line, chart
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # rows of the table: measure -> value of people at their preferred speed, if there is one
 PEOPLE = {
@@ -100,6 +102,8 @@ def phases(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def picture(record: Mapping[str, Any], title: str) -> Figure:
     """Return one figure with all charts, for a file."""
+    from matplotlib.figure import Figure  # slow to import
+
     drawn = list(_panels(record))
     heights = [1.0 if rows == 1 else 0.2 * rows for _, rows, _ in drawn]
     figure = Figure(figsize=(4.5, 1.7 * sum(heights) + 0.8), layout="constrained")

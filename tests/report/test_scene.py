@@ -16,6 +16,7 @@ import pytest
 from test_report import archive_of, steps
 from tiny_task import task as tiny_task
 
+from movlr_jax.engine.report import write_with_task
 from movlr_jax.report import page as report
 from movlr_jax.report.scene import Episode, export_scene
 from movlr_jax.storage.trajectory import EpisodeRecord
@@ -161,6 +162,26 @@ def test_the_page_has_the_scene_muscles_and_joints(tmp_path: Path, task: Task, s
     assert "activation of 7 muscles over time" in text
     assert "Joint angles (2)" in text
     assert "limits 0 to 115" in text  # of the knee, degrees
+
+
+def test_a_page_without_the_scene_is_there_before_the_task_is_built(tmp_path: Path, task: Task, states: bytes):
+    with archive_of(tmp_path / "r", steps()) as archive:
+        for path in ("gen_02/k01.npz", "gen_00/k00.npz"):
+            archive.put(path, states)
+    before = []
+
+    def build() -> Task:
+        before.append((tmp_path / "r" / "report.html").read_text())
+        return task
+
+    path, left_out = write_with_task(tmp_path / "r", build, lambda page: before.append(page))
+    assert not left_out
+    assert before[0] == path
+    assert "reload the page" in before[1]
+    assert 'id="scene-data"' not in before[1]
+    text = path.read_text()
+    assert "reload the page" not in text
+    assert 'id="scene-data"' in text
 
 
 @pytest.mark.parametrize(

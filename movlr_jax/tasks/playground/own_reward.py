@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from mujoco import mjx
 
 from movlr_jax.errors import UserError
 from movlr_jax.tasks.base import Metrics
@@ -66,6 +65,8 @@ class OwnReward:
     @cached_property
     def _begun(self) -> Any:
         """The state after the reset, without a simulation, which the first step replaces."""
+        from mujoco import mjx  # slow to import
+
         key = jax.random.key(self.seed)
 
         @jax.jit
@@ -107,6 +108,8 @@ class OwnReward:
     @cached_property
     def _step(self) -> Callable[..., Any]:
         """The compiled step of the environment, with the state that was recorded before its last simulation step."""
+
+        from mujoco import mjx
 
         @jax.jit
         def step(state: Any, action: jax.Array, control: jax.Array, recorded: Step) -> Any:
