@@ -279,7 +279,7 @@ def test_a_search_ends_early_when_all_trials_succeed_and_nothing_is_asked_for(tm
         return {"score": 1.0, "success": 1.0, "effort": 0.0}
 
     ready = replace(tiny_task(), score=lambda m: m["score"], diagnose=lambda metrics: [])
-    context = played(tmp_path / "run", NAMES, trial, "trials=4", "confirm=2", task=ready)
+    context = played(tmp_path / "run", NAMES, trial, "trials=6", "confirm=2", task=ready)
     with context.archive:
         _, confirmed = searched(context)
         stopped = context.archive.events("stopped")
