@@ -8,33 +8,31 @@ from collections.abc import Sequence
 
 from movlr_jax.errors import unknown_name
 
-COMMANDS = (
-    "search",
-    "evaluate",
-    "train",
-    "check",
-    "read",
-    "report",
-    "gait",
-    "compare",
-    "transfer",
-    "tune",
-    "export",
-    "vote",
-    "view",
-    "doctor",
-)
+COMMANDS = {
+    "search": "search a reward program for a task, or for a motion in words",
+    "evaluate": "run one reward program in trials, film it and print its measures",
+    "train": "train a policy as a recipe says, in stages",
+    "check": "vet reward programs without running them",
+    "read": "show how a sentence is read and measured",
+    "report": "write the page of a run, or one page of several runs",
+    "gait": "analyse the gait of recorded episodes",
+    "compare": "compare methods under one budget",
+    "transfer": "try a reward or a policy on other tasks, models and optimisers",
+    "tune": "tune settings of an optimiser",
+    "export": "export episodes and policies: OpenSim, CSV, ONNX",
+    "vote": "vote on the films of a run in a browser",
+    "view": "play recorded episodes in MuJoCo's viewer",
+    "doctor": "list what works on this machine, or what is chosen for a model",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command. Returns its exit status; 2 without a command."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] in ([], ["-h"], ["--help"]):
-        print(
-            f"name a command, as in movlr-jax search +task=bottle_pour; there are: {', '.join(COMMANDS)} (each takes "
-            "--help)",
-            file=sys.stderr,
-        )
+        lines = [f"  {name:<10}{about}" for name, about in COMMANDS.items()]
+        head = "name a command, as in movlr-jax search +task=bottle_pour; each takes --help:"
+        print("\n".join([head, *lines]), file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else 2
     name, *rest = arguments
     if name in ("-sc", "--shell-completion"):

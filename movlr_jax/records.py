@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from movlr_jax._util.intervals import rate_interval
 from movlr_jax._util.quantities import measures
@@ -108,6 +108,10 @@ class Preference:
     reason: str
     overruled: str = ""  # what the judge had answered, where a gate of the task decided otherwise
     answered: bool = True  # whether the answer of the judge can be read
+
+    def __post_init__(self) -> None:
+        if self.winner not in get_args(Winner):
+            raise ValueError(f"winner={self.winner!r}: expected {', '.join(get_args(Winner))}")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for text in re.findall(r"```python\n(# my_parts/.*?)```", PAGE, re.DOTALL):
         (root / text.splitlines()[0].removeprefix("# ")).write_text(text)
     shutil.copy(ROOT / "assets" / "models" / "tiny_muscle.xml", root / "my_parts" / "leg.xml")
-    (toml,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    (toml,) = re.findall(r"```toml\n.*?(\[project\.entry-points.*?)```", PAGE, re.DOTALL)
     about = root / "my_parts-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my_parts\nVersion: 1.0\n")
@@ -48,13 +49,13 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def command(package: Path, *words: str) -> str:
+def command(package: Path, *words: str, status: int = 0) -> str:
     """Run a command with the package installed. Return what it prints."""
     environment = {**os.environ, "PYTHONPATH": f"{package}:{os.environ.get('PYTHONPATH', ROOT)}"}
     done = subprocess.run(
         [sys.executable, "-m", "movlr_jax", *words], capture_output=True, text=True, env=environment
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return done.stdout + done.stderr
 
 
@@ -83,6 +84,15 @@ def test_help_shows_names_and_settings_of_a_part(package: Path):
     said = command(package, "search", "+task=kick", "--help")
     assert "towards_best" in said
     assert "auto, effort, metrics" in said
+    said = command(package, "search", "judge=effort", "optimizer=mppi", "optimizer.mppi.rule=towards_best", "--help")
+    assert re.search(r"^judge \(effort\):\n  tie: 0.02 +# share by which efforts", said, re.MULTILINE)
+    assert re.search(r"^    share: 0.5 +# share of the way", said, re.MULTILINE)
+
+
+def test_a_setting_of_another_rule_is_refused(package: Path):
+    words = ["+task=kick", "optimizer.mppi.rule=towards_best", "optimizer.mppi.temperature=0.3"]
+    said = command(package, "search", *words, status=2)
+    assert "optimizer.mppi.temperature is no setting of optimizer.mppi.rule=towards_best" in said
 
 
 @pytest.fixture
@@ -110,14 +120,49 @@ def test_objects_are_taken_in_python(parts, tmp_path: Path):
     ("given", "sentence"),
     [
         ({"planner": 3}, "planner=3 is no PlanningRule"),
-        ({"judge": object}, "has no method compare"),
-        ({"muscle": "linear"}, "there is no setting 'muscle'"),
+        ({"judge": object}, "judge=object is a class; give an object of it"),
+        ({"judge": object()}, "has no method compare"),
+        ({"muscle": "linear"}, "there is no setting 'optimizer.muscle.law'"),
+        ({"planner": "best_of"}, "there is no optimizer.mppi.rule 'best_of'"),
         ({"planner": None}, "planner=None is no PlanningRule"),
     ],
 )
 def test_objects_of_another_kind_are_refused(given: dict, sentence: str):
     with pytest.raises(mj.UserError, match=sentence):
         mj.run_search(ROOT / "tests/support/tiny_task.py", *QUICK, **given)
+
+
+def test_an_object_has_the_noise_of_its_optimizer_as_its_name_has(parts, tmp_path: Path):
+    _, rule = parts
+    for planner in (rule.TowardsBest(samples=4), "towards_best"):
+        run = tmp_path / type(planner).__name__
+        mj.run_search(ROOT / "tests/support/tiny_task.py", *QUICK, run_dir=run, planner=planner)
+    found = [yaml.safe_load((run / "config.yaml").read_text()) for run in tmp_path.iterdir()]
+    assert [settings["optimizer"]["mppi"]["sigma"] for settings in found] == [0.2, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (
+            lambda a: a.metrics["efort"],
+            r"bad judge, comparing g00k0\d and .*, failed in .*line \d+: KeyError: 'efort'",
+        ),
+        (lambda a: True, "bad judge, comparing .*returned True, expected a Preference"),
+        (lambda a: mj.Preference("a", "x"), "ValueError: winner='a': expected first, second, tie, none"),
+    ],
+)
+def test_a_mistake_in_a_judge_ends_in_a_sentence(tmp_path: Path, answer: Callable, sentence: str):
+    methods = {"name": "bad judge", "compare": lambda self, task, a, b: answer(a)}
+    judge = type("BadJudge", (), methods)()
+    with pytest.raises(mj.UserError, match=sentence):
+        mj.run_search(ROOT / "tests/support/tiny_task.py", *QUICK, run_dir=tmp_path / "run", judge=judge)
+
+
+def test_a_setting_of_a_part_that_is_no_number_is_refused(parts):
+    _, rule = parts
+    with pytest.raises(mj.UserError, match=r"optimizer\.mppi\.share='x' is not a number"):
+        mj.run_search(ROOT / "tests/support/tiny_task.py", planner=rule.TowardsBest(share="x"))
 
 
 def test_ranges_of_a_part_are_checked(parts):

@@ -7,7 +7,8 @@ run and in the documentation. A field made by `service` is filled by the search,
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from movlr_jax._util.registry import Registry
@@ -59,6 +60,26 @@ def service(default: Any = None) -> Any:
     proposer `client`, the model of llm=; all of them `say`, which shows a sentence.
     """
     return dataclasses.field(default=default, repr=False, compare=False, metadata={"service": True})
+
+
+def worked(what: str, made: object, call: Callable[[], T], kind: type[T]) -> T:
+    """Return what a part came to. Raises UserError if one of another package fails, or returns no `kind`.
+
+    what: names the part and what it was asked, for the message.
+    """
+    if type(made).__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return call()
+    try:
+        found = call()
+    except UserError:
+        raise
+    except Exception as error:  # a part may raise anything
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{place.filename}, line {place.lineno}"
+        raise UserError(f"{what} failed in {where}: {type(error).__name__}: {error}") from error
+    if not isinstance(found, kind):
+        raise UserError(f"{what} returned {found!r:.60}, expected a {kind.__name__}")
+    return found
 
 
 @runtime_checkable
@@ -115,6 +136,8 @@ def check_ranges(group: Any, where: str = "") -> None:
 
 def _check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
     limits = metadata.get("limits", {})
+    if limits and not isinstance(value, int | float):
+        raise UserError(f"{name}={value!r:.60} is not a number")
     inside = {
         "least": lambda limit: value >= limit,
         "above": lambda limit: value > limit,

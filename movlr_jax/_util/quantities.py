@@ -61,6 +61,16 @@ def _unit_end(metric: str) -> str:
     return next(ends, "")
 
 
+def chance_of(p: float) -> str:
+    """Return a probability with two decimals, which does not reach a threshold by rounding."""
+    return f"{math.floor(100 * p + 1e-9) / 100:.2f}"
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a number of things in words: 1 trial, 2 trials."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """Format a number with `digits` significant digits; None is a dash and inf and nan are "not finite"."""
     if value is None:

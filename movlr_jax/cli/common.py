@@ -91,7 +91,7 @@ def run(command: Callable[..., int], argv: Sequence[str] | None = None, *, numbe
     try:
         given = reading.read(sys.argv[1:] if argv is None else argv)
         if given.help:
-            print(help_text())
+            print(help_text(given.overrides))
             return 0
         if given.multirun or given.cfg or given.info or given.hydra_help or given.shell_completion:
             from movlr_jax.cli import sweep

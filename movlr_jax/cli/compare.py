@@ -127,10 +127,8 @@ def _cells(method: str, rows: Sequence[MethodRow], paid: bool) -> list[str]:
     score = f"{statistics.fmean(scores):.3g}" if scores else "-"
     if len(scores) > 1:
         score += f" ± {statistics.stdev(scores):.2g}"
-    succeeded = [bool(row.success) for row in ran if not math.isnan(row.success)]
-    success = f"{sum(succeeded)} of {len(succeeded)}" if succeeded else "-"
-    if len(rows) == 1 and succeeded:
-        success = "yes" if succeeded[0] else "no"
+    rates = [row.success for row in ran if not math.isnan(row.success)]
+    success = f"{100 * statistics.fmean(rates):.0f} %" if rates else "-"
     programs, failed, seconds, wall = (
         sum(getattr(row, name) for row in ran) for name in ("programs", "failed", "sim_s", "wall_s")
     )

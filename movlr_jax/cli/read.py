@@ -39,7 +39,7 @@ def show_reading(instruction: str, settings: Sequence[str]) -> int:
     assert sentence is not None  # a task with an instruction has no places to reach
     if sentence.problem:
         print(sentence.problem, file=sys.stderr)
-    if sentence.asks:
+    if sentence.asks or not sentence.problem:
         Console().print(table(sentence, task.adapter.name), markup=False)
     return NOT_READ if sentence.problem else 0
 

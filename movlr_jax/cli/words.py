@@ -30,6 +30,8 @@ def read_words(
     for word in words:
         name, sign, value = word.lstrip("+").partition("=")
         if not sign:
+            if Path(word, "run.db").is_file():
+                raise UserError(f"{word} is a run; movlr-jax report FOLDER makes one page of all runs in a folder")
             raise UserError(f"cannot read {word!r}; give settings as name=value, --help lists them")
         if name in (refused or {}):
             raise UserError(f"{name}= is not supported here: {(refused or {})[name]}")

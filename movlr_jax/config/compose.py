@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from movlr_jax._util.parts import settings_of
 from movlr_jax._util.resources import resource_dir
 from movlr_jax._util.settings import flat, from_mapping
 from movlr_jax.config.defaults import ROLES, store_defaults
@@ -16,7 +18,7 @@ from movlr_jax.config.overrides import first_line, for_hydra, name_of, quoted, u
 from movlr_jax.config.recorded import recorded
 from movlr_jax.config.schema import AUTO_SAMPLES, WORKERS, Config, check
 from movlr_jax.control.ppo.config import REFERENCE
-from movlr_jax.control.settings import OPTIMIZERS
+from movlr_jax.control.settings import OPTIMIZERS, OptimizerSettings
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.tasks.instruction import absolute_model
 from movlr_jax.tasks.reference import PEOPLE, STEPS
@@ -66,7 +68,23 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None, parts: Seq
     _make_absolute(values, described)
     if flat(values).get(AUTO_SAMPLES[0]) == AUTO_SAMPLES[1]:
         values["optimizer"]["mppi"]["samples"] = 0
-    return check(from_mapping(Config, values))
+    config = from_mapping(Config, values)
+    _refuse_other_parts(words, config.optimizer)
+    return check(config)
+
+
+def _refuse_other_parts(words: Sequence[str], optimizer: OptimizerSettings) -> None:
+    """Raise UserError for a given setting that only other rules or muscle laws than the chosen one have."""
+    for f in fields(optimizer):
+        made, registry = getattr(optimizer, f.name), f.metadata.get("parts")
+        if registry is None:
+            continue
+        own = sorted({registry.tag, *(s.name for s in settings_of(type(made)))})
+        for name in map(name_of, words):
+            group, _, last = name.rpartition(".")
+            if group == f"optimizer.{f.name}" and last not in own:
+                chosen = f"{group}.{registry.tag}={registry.name_of(made)}"
+                raise UserError(f"{name} is no setting of {chosen}; its settings are {', '.join(own)}")
 
 
 def _composed(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bool]:
@@ -129,6 +147,9 @@ def _is_described(composed: Any) -> bool:
 
 def _without_task(values: Mapping[str, Any]) -> str:
     """Return the error message for settings without a task: what is missing to what they have."""
+    if (Path(str(values["reward"])) / "run.db").is_file():
+        run = values["reward"]
+        return f"no task is set, and evaluate takes none from a run; the report of {run} has the whole command"
     ways = "give +task=NAME, or +task=FILE.py for your own"
     if values["model"] != "???":
         asked = f'say what model={values["model"]} should do, as in instruction="reach the target", or {ways}'

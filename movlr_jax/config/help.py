@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from movlr_jax._util.parts import settings_of
 from movlr_jax.config.compose import compose, options
-from movlr_jax.config.defaults import ELSEWHERE
+from movlr_jax.config.defaults import ELSEWHERE, ROLES
+from movlr_jax.config.schema import Config
+from movlr_jax.errors import UserError
 
 _GROUPS = (
     ("Tasks (+task=NAME, +task=FILE.py for your own, or model=... and instruction=... without one)", "task"),
@@ -22,9 +24,10 @@ _GROUPS = (
 )
 
 
-def help_text() -> str:
-    """Return the text of --help."""
-    config = dataclasses.replace(compose(["+task=bottle_pour", "tuned=false"]), tuned=True)
+def help_text(words: Sequence[str] = ()) -> str:
+    """Return the text of --help. Where `words` choose parts, as an optimizer, its settings are those of these."""
+    config = _chosen(words)
+    roles = {role: getattr(config, role) for role in ROLES}
     return "\n".join(
         (
             "Give settings as name=value, as in candidates=8 or optimizer.mppi.samples=64; a value with",
@@ -37,8 +40,23 @@ def help_text() -> str:
             *_lines(config.method, vars(config.method), "  "),
             f"optimizer ({config.optimizer.name}; other optimizers have other defaults):",
             *_lines(config.optimizer, vars(config.optimizer), "  "),
+            *(
+                line
+                for role, made in roles.items()
+                if (own := [f.name for f in settings_of(type(made))])
+                for line in (f"{role} ({ROLES[role].name_of(made)}):", *_lines(made, own, "  "))
+            ),
         )
     )
+
+
+def _chosen(words: Sequence[str]) -> Config:
+    """Return the settings that `words` give, of a task of the package where they name none."""
+    try:
+        config = compose([*words, "tuned=false"])
+    except UserError:
+        config = compose(["+task=bottle_pour", *words, "tuned=false"])
+    return dataclasses.replace(config, tuned=True)
 
 
 def _lines(values: Any, names: Iterable[str], indent: str = "") -> list[str]:

@@ -17,11 +17,16 @@ _OF_OPTIMIZER = {"planner": (PlanningRule, "mppi"), "muscle": (MuscleLaw, "muscl
 _ROLES = {"judge": "compare", "critic": "criticise", "proposer": "propose"}  # and the method that each has
 
 
+# and the setting that names a part
+_NAMES = {"planner": "optimizer.mppi.rule", "muscle": "optimizer.muscle.law"}
+
+
 def separated(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return (settings, parts): keywords whose values are settings, and those whose values are objects."""
     kinds = (*_OF_OPTIMIZER, *_ROLES, "optimizer")
     parts = {n: v for n, v in given.items() if n in kinds and not isinstance(v, str | Mapping)}
-    return {n: v for n, v in given.items() if n not in parts}, parts
+    settings = {_NAMES.get(n, n): v for n, v in given.items() if n not in parts}
+    return settings, parts
 
 
 def with_parts(config: Config, parts: Mapping[str, Any]) -> Config:
@@ -36,13 +41,20 @@ def with_parts(config: Config, parts: Mapping[str, Any]) -> Config:
                 raise UserError(f"{name}= has no effect with optimizer={optimizer.name}; leave one of them out")
             optimizer = dataclasses.replace(optimizer, **{field: _checked(name, made, kind)})
         elif name in _ROLES:
-            if not callable(getattr(made, _ROLES[name], None)) or isinstance(made, type):
+            _refuse_class(name, made)
+            if not callable(getattr(made, _ROLES[name], None)):
                 raise UserError(f"{name}={made!r:.80} has no method {_ROLES[name]}; give an object that has it")
             roles[name] = made
     return check(dataclasses.replace(config, optimizer=optimizer, **roles)) if parts else config
 
 
+def _refuse_class(name: str, made: Any) -> None:
+    if isinstance(made, type):
+        raise UserError(f"{name}={made.__name__} is a class; give an object of it, as {name}={made.__name__}()")
+
+
 def _checked(name: str, made: Any, kind: type) -> Any:
+    _refuse_class(name, made)
     if not isinstance(made, kind):
         raise UserError(f"{name}={made!r:.80} is no {kind.__name__}; give one, or the name of one")
     return made

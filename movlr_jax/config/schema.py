@@ -118,8 +118,8 @@ class SearchConfig:
     )
     minutes: float = setting(
         10.0,
-        "that a search may take, films not counted: programs get fewer trials where it would take longer, unless "
-        "`trials` is given",
+        "that a search may take, films not counted: programs get fewer trials where it would take longer, and more "
+        "where it takes less than a fifth of them, unless `trials` is given",
         above=0,
     )
     confirm: int | None = setting(

@@ -79,6 +79,11 @@ class PlanningSettings(OptimizerSettings):
     first_updates: int = setting(1, "rounds of samples, rollouts and update of the first plan", least=1)
     warp_graph: str = _warp_graph()
     mppi: PlanningRule = part(RULES, Mppi())
+    first_sigma: ClassVar[float] = 0.1  # of a rule that does not give its own
+
+    def __post_init__(self) -> None:
+        if not self.mppi.sigma:
+            object.__setattr__(self, "mppi", replace(self.mppi, sigma=self.first_sigma))
 
     def scored_at_once(self, task: Task) -> int:
         steps = max(1, round(self.horizon_s / self.ctrl_dt))
@@ -92,13 +97,13 @@ class MppiSettings(PlanningSettings):
     horizon_s: float = setting(0.0, "s; 0: what suits the body", least=0)
     knots: int = setting(0, "of a plan, over the horizon; 0: what suits the body", least=0)
     first_updates: int = setting(4, "rounds of samples, rollouts and update of the first plan", least=1)
-    mppi: PlanningRule = part(RULES, Mppi(sigma=0.2))
     space: str = setting(
         "auto",
         "what plans are: controls, or targets of joints that PD follows in place of motors",
         choices=SPACES,
     )
     targets: TargetSettings = field(default_factory=TargetSettings)
+    first_sigma: ClassVar[float] = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)

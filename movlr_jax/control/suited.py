@@ -12,14 +12,15 @@ from movlr_jax.biomech.world import up_of
 from movlr_jax.control.settings import MppiSettings
 from movlr_jax.models.actuators import servos
 from movlr_jax.models.derived import base_joints, root_of
-from movlr_jax.models.motors import of_joints, targetable
+from movlr_jax.models.motors import of_joints, swing_s, targetable
 from movlr_jax.tasks import Task
 
 M = TypeVar("M", bound=MppiSettings)
 _FALLS = 2.4  # horizon of a body on its feet, in times sqrt(h / g) of a pendulum as high as its centre of mass
 _HORIZONS = (0.3, 0.7)  # s
 _FREE_S, _FREE_KNOTS = 0.64, 6  # of other bodies; a shorter horizon ends before a hopping body lands
-_KNOT_S = 0.13  # s between knots of joint targets, at which limbs can follow
+_LONGEST_S = 1.6  # of a body that swings
+_KNOT_S = 0.13  # s between knots of joint targets, at which limbs can follow, and of a body that swings
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class BodyFacts:
     base: str  # fixed, or free: a floating or planar base
     targets: int  # actuators whose controls are, or become, joint targets
     height_m: float  # of the centre of mass above the lowest point
+    swing_s: float = 0.0  # longest period of a limb that no motor can hold, as that of a pole on a cart
 
 
 def facts_of(task: Task, space: str = "auto") -> BodyFacts:
@@ -49,6 +51,7 @@ def facts_of(task: Task, space: str = "auto") -> BodyFacts:
         base="free" if travels else "fixed",
         targets=0 if space == "controls" else int((served | targetable(model, posture)).sum()),
         height_m=max(0.0, com - float(heights.min())) if len(heights) else 0.0,
+        swing_s=swing_s(model, posture),
     )
 
 
@@ -57,7 +60,9 @@ def suited(config: M, facts: BodyFacts) -> M:
     horizon, knots = _FREE_S, _FREE_KNOTS
     if facts.targets and facts.base == "free":
         horizon = float(np.clip(_FALLS * np.sqrt(facts.height_m / 9.81), *_HORIZONS))
+    elif facts.swing_s > horizon:
+        horizon = min(facts.swing_s, _LONGEST_S)
     horizon = config.horizon_s or round(horizon / config.ctrl_dt) * config.ctrl_dt
-    if facts.targets:
+    if facts.targets or facts.swing_s > _FREE_S:
         knots = 1 + max(1, round(horizon / _KNOT_S))
     return replace(config, horizon_s=horizon, knots=config.knots or knots)

@@ -17,6 +17,7 @@ from movlr_jax.models.motors import (
     TargetSettings,
     angles_per_control,
     gains,
+    mixed,
     motors,
     supporting,
     targetable,
@@ -82,17 +83,20 @@ def posture_of(task: Task) -> np.ndarray:
 def target_box(
     model: mujoco.MjModel, posture: np.ndarray, resting: Callable[[np.ndarray], np.ndarray], reach: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return lower and upper limits of plans [nu], and the share of what is between them that noise refers to [nu].
+    """Return lower and upper limits of plans [nu], and what maps independent noise to that of controls [nu, nu].
 
     Servos of limbs on which a body stands stay within `reach` (rad or m) of `posture` [nq]: a leg that swings further
-    cannot hold the body. Noise of all servos of joints refers to 2 `reach`, for the range of a joint says little.
+    cannot hold the body. Their noise refers to 2 `reach`, that of other servos of joints to `reach`, for the range of
+    a joint says little, and that of all other controls to half of their range. See `mixed` for rotors.
     """
     low, high = control_ranges(model, PLANNER)
     per, rest = angles_per_control(model), resting(posture)
     far = np.where(per > 0, reach / np.maximum(per, 1e-9), np.inf)
-    bound = np.where(supporting(model, posture), far, np.inf)
+    bears = supporting(model, posture)
+    bound = np.where(bears, far, np.inf)
     low, high = np.maximum(low, rest - bound), np.minimum(high, rest + bound)
-    return low, high, np.minimum(1.0, 2 * far / np.maximum(high - low, 1e-9))
+    share = np.minimum(1.0, np.where(bears, 2, 1) * far / np.maximum(high - low, 1e-9))
+    return low, high, mixed(model, posture, high - low) * np.where(per > 0, share, 0.5)
 
 
 def joint_targets(settings: TargetSettings, task: Task, space: str) -> tuple[JointTargets | None, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from movlr_jax._util.quantities import chance_of
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.film import film_trial
 from movlr_jax.evolution.journal import CONFIRM
@@ -59,9 +60,9 @@ def confirmation(
     if champion != first and not scored:
         improved, verdict = True, f"the judge prefers {champion} to the first program"
     elif champion != first and p_better is not None:
-        chance, improved = f"{champion} is better with P = {p_better:.2f}", p_better >= PROMISE
+        chance, improved = f"{champion} is better with P = {chance_of(p_better)}", p_better >= PROMISE
         found = "a better program than the first was found"
-        verdict = f"{found} ({chance})" if improved else f"{verdict} ({chance} only)"
+        verdict = f"{found} ({chance})" if improved else f"{verdict} ({chance}; {PROMISE:g} is needed)"
     others = [
         f"{'first' if name == first else name} program {claim.text()}"
         for name, claim in claims.items()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from movlr_jax._util.parts import worked
 from movlr_jax._util.quantities import summary
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.gates import fault, merit
@@ -14,7 +16,7 @@ from movlr_jax.evolution.trials import TrialPlan, claim_of
 from movlr_jax.language.base import DescribingCritic
 from movlr_jax.records import Critique, Evaluation, Trial
 
-_ENOUGH = 4  # trials that must all succeed before a search ends early
+_ENOUGH = 6  # trials that must all succeed before a search ends early
 
 
 def describe(context: SearchContext, g: int, candidates: Sequence[Evaluation]) -> list[Evaluation]:
@@ -42,7 +44,9 @@ def criticise(context: SearchContext, candidate: Evaluation, trials: Sequence[Tr
     shown = candidate
     if poorer.seed != candidate.seed:
         shown = replace(Evaluation.of(candidate, poorer), description=candidate.description)
-    critique = context.roles.critic.criticise(context.task, shown)
+    critic = context.roles.critic
+    asked = partial(critic.criticise, context.task, shown)
+    critique = worked(f"{critic.name}, criticising {shown.name},", critic, asked, Critique)
     problems = [*shown.faults.values(), *critique.problems, *broken_terms(shown)]
     return replace(
         critique,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from movlr_jax._util.quantities import counted
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import trains
 from movlr_jax.control.settings import PlanningSettings
@@ -23,8 +24,10 @@ from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.tasks import Task
 
 _MORE = 4  # times the samples of a plan, tried where no program succeeds
-_EVENT = "fewer_trials"  # recorded where a search takes fewer trials than it would by default
+_EVENT = "trial_plan"  # recorded where a search takes fewer or more trials than it would by default
 _FEWER = 2  # trials of the better half of a generation, where the search would take too long
+_TIMES = (4, 2)  # times the trials of programs, tried where trials are cheap
+_CHEAP = 0.2  # of the setting `minutes`, below which a search stays with more trials than by default
 
 
 def look(context: SearchContext, plan: TrialPlan) -> TrialPlan:
@@ -33,21 +36,19 @@ def look(context: SearchContext, plan: TrialPlan) -> TrialPlan:
     Their trials are the first ones of generation 0, so that they are compared with its programs in the same trials.
     Where none of them succeeds, the planner may be too weak to tell programs apart: they run again with more samples
     per plan, which are kept if the scores are clearly better and the search takes no longer than the setting
-    `minutes`. Where `plan` would take longer, programs get fewer trials.
+    `minutes`. Where `plan` would take longer, programs get fewer trials; where scores decide and trials are cheap,
+    more.
     """
     programs, first = baselines(context)
     if set(programs) <= set(context.journal.trials(0)):
-        fewer = (context.archive.get(_EVENT) or {}).get("trials")
-        return TrialPlan.of(replace(context.config, trials=fewer)) if fewer else plan
-    numbers = range(plan.look)
-    started = time.monotonic()
-    ran = simulated(context, 0, programs, numbers)
-    begun = _Begun((time.monotonic() - started) / 60, len(programs) * plan.look, len(programs))
+        chosen = context.archive.get(_EVENT)
+        return TrialPlan(**{f.name: int(chosen[f.name]) for f in fields(TrialPlan)}) if chosen else plan
+    ran, begun = _tried(context, programs, plan)
     _say(context, ran, first)
     if context.resize and _none_succeeds(context.task, ran):
-        ran, begun = _stronger(context, programs, numbers, ran, begun) or (ran, begun)
-    plan = _within(context, plan, begun)
-    context.journal.record_trials(0, ran, numbers)
+        ran, begun = _stronger(context, programs, ran, begun) or (ran, begun)
+    plan = _suited(context, plan, begun)
+    context.journal.record_trials(0, ran, range(begun.trials // len(programs)))
     if isinstance(context.config.optimizer, PlanningSettings):
         samples = context.config.optimizer.mppi.samples
         rows = (context.config.candidates + 1) * plan.first * samples
@@ -63,7 +64,7 @@ def look(context: SearchContext, plan: TrialPlan) -> TrialPlan:
 
 @dataclass(frozen=True)
 class _Begun:
-    """How long a batch of trials of some programs took, from which the minutes of a search are predicted."""
+    """How long the trials of some programs took, from which the minutes of a search are predicted."""
 
     minutes: float
     trials: int
@@ -73,17 +74,57 @@ class _Begun:
         """Return about how many minutes a search takes from here on."""
         return self.minutes / self.trials * plan.left(config.candidates, config.generations, self.programs)
 
+    def too_long(self, config: Config, plan: TrialPlan) -> bool:
+        """Whether the whole search would take longer than it may."""
+        return self.minutes + self.left(config, plan) > config.minutes
 
-def _within(context: SearchContext, plan: TrialPlan, begun: _Begun) -> TrialPlan:
-    """Return `plan`, or one of fewer trials if it would take longer than the search may. Record and say which."""
+
+def _tried(context: SearchContext, programs: Mapping[str, Verdict], plan: TrialPlan) -> tuple[Trials, _Begun]:
+    """Run the programs in the trials of the look, in the first of them alone where the search would take too long."""
     config = context.config
+    begun = _Begun(0.0, 0, len(programs))
+    ran: dict[str, list[Trial]] = {name: [] for name in programs}
+    few = _fewer(config).look if _chooses(config) else plan.look
+    for numbers in (range(few), range(few, plan.look)):
+        if not numbers or (begun.trials and begun.too_long(config, plan)):
+            break
+        started = time.monotonic()
+        new = simulated(context, 0, programs, numbers)
+        ran = {name: [*ran[name], *new[name]] for name in programs}
+        minutes, trials = (time.monotonic() - started) / 60, len(programs) * len(numbers)
+        begun = replace(begun, minutes=begun.minutes + minutes, trials=begun.trials + trials)
+    return ran, begun
+
+
+def _chooses(config: Config) -> bool:
+    """Whether the search chooses how many trials programs get."""
+    return config.trials is None and not trains(config.optimizer)
+
+
+def _fewer(config: Config) -> TrialPlan:
+    """Return the plan of a search that would take too long otherwise."""
+    return TrialPlan.of(replace(config, trials=config.trials or _FEWER))
+
+
+def _suited(context: SearchContext, plan: TrialPlan, begun: _Begun) -> TrialPlan:
+    """Return `plan`, one of fewer trials where the search would take too long, or one of more where they are cheap.
+
+    Record and say which.
+    """
+    config, given = context.config, plan
     minutes, instead = begun.left(config, plan), ""
-    if config.trials is None and not trains(config.optimizer) and begun.minutes + minutes > config.minutes:
-        context.archive.record(_EVENT, {"trials": _FEWER})
-        plan = TrialPlan.of(replace(config, trials=_FEWER))
+    if _chooses(config) and begun.too_long(config, plan):
+        plan = _fewer(config)
         instead = f" instead of {round(minutes)}: few trials, because minutes={config.minutes:g} (or give trials=N)"
-        minutes = begun.left(config, plan)
-    context.reporter.say(f"{plan.text()}; about {max(1, round(minutes))} more minutes{instead}, films not counted")
+    elif _chooses(config) and context.scored:
+        more = (plan.times(n) for n in _TIMES)
+        plan = next((p for p in more if begun.left(config, p) <= _CHEAP * config.minutes), plan)
+        instead = ": many trials, because they take little time (or give trials=N)" if plan != given else ""
+    if plan != given:
+        context.archive.record(_EVENT, vars(plan))
+    minutes = max(1, round(begun.left(config, plan)))
+    left = counted(minutes, "more minute")
+    context.reporter.say(f"{plan.text()}; about {left}{instead}, films not counted")
     return plan
 
 
@@ -109,31 +150,33 @@ def _none_succeeds(task: Task, ran: Trials) -> bool:
 
 
 def _stronger(
-    context: SearchContext, programs: Mapping[str, Verdict], numbers: range, ran: Trials, begun: _Begun
+    context: SearchContext, programs: Mapping[str, Verdict], ran: Trials, begun: _Begun
 ) -> tuple[Trials, _Begun] | None:
     """Run the programs with more samples per plan. Return their trials and how long they took, None to keep `ran`.
 
     begun: how long those of `ran` took.
     """
     assert context.resize
-    assert isinstance(context.config.optimizer, PlanningSettings)
-    few = context.config.optimizer.mppi.samples
-    many = _MORE * few
+    config, say = context.config, context.reporter.say
+    assert isinstance(config.optimizer, PlanningSettings)
+    few = config.optimizer.mppi.samples
+    many, kept = _MORE * few, f"plans have {few} samples: with {_MORE * few} (optimizer.mppi.samples={_MORE * few})"
+    if (minutes := _MORE * begun.left(config, _fewer(config))) > 2 * config.minutes:
+        say(f"{kept} the search would take about {minutes:.0f} minutes, so they are not tried")
+        return None
     context.resize(many, False)  # a look that is interrupted begins again
     started = time.monotonic()
-    after = simulated(context, 0, programs, numbers)
+    after = simulated(context, 0, programs, range(begun.trials // begun.programs))
     begun = replace(begun, minutes=(time.monotonic() - started) / 60)
-    config = context.config
-    minutes = begun.left(config, TrialPlan.of(replace(config, trials=config.trials or _FEWER)))
+    minutes = begun.left(context.config, _fewer(context.config))
     clear = any(_better(context, after[name], ran[name]) for name in programs)
     if clear and minutes <= config.minutes:
         context.resize(many, True)
-        context.reporter.say(f"plans have {many} samples: with {few} no program succeeds, with more it does better:")
+        say(f"plans have {many} samples: with {few} no program succeeds, with more it does better:")
         _say(context, after, next(iter(programs)))
         return after, begun
     context.resize(few, False)
-    but = f"they are better but would take about {minutes:.0f} minutes" if clear else "they are no better"
-    context.reporter.say(f"plans have {few} samples: with {many} (optimizer.mppi.samples={many}) {but}")
+    say(f"{kept} {f'they are better but would take about {minutes:.0f} minutes' if clear else 'they are no better'}")
     return None
 
 

@@ -23,6 +23,7 @@ from movlr_jax.language.clients.call import Retracted
 from movlr_jax.records import Evaluation
 
 R = TypeVar("R")
+_NAMED = 3  # programs in a sentence
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def final(context: SearchContext, plan: TrialPlan, population: Population) -> Po
     rivals = may_be_better(context, g, population)
     if not rivals or not plan.last or context.config.ranking in ("paper", "knockout"):
         return population
-    context.reporter.say(f"final: {champion} and what may be better, {', '.join(rivals)}")
+    more = f" and {len(rivals) - _NAMED} others" if len(rivals) > _NAMED else ""
+    context.reporter.say(f"final: {champion} and what may be better, {', '.join(rivals[:_NAMED])}{more}")
     context.journal.begin(g, final=True)
     verdicts = {name: vet_one(context, population.programs[name].source) for name in (champion, *rivals)}
     population, _ = until_voted(context, g, partial(contest, context, g, plan.final, verdicts, population))

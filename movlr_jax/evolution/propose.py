@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+from movlr_jax._util.parts import worked
 from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.population import Population
@@ -56,9 +58,11 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
         looks_ahead_s=optimizer.horizon_s if isinstance(optimizer, PlanningSettings) else None,
         control_s=optimizer.ctrl_dt,
     )
-    sources = context.roles.proposer.propose(request, context.config.candidates - len(given))
+    proposer = context.roles.proposer
+    asked = partial(proposer.propose, request, context.config.candidates - len(given))
+    sources = worked(f"{proposer.name}, writing the programs of generation {g},", proposer, asked, list)
     origin = parent.name if parent else candidate_name(0, 0) if given else None
-    notes = context.roles.proposer.notes if isinstance(context.roles.proposer, AnnotatingProposer) else ()
+    notes = proposer.notes if isinstance(proposer, AnnotatingProposer) else ()
     return Proposal(
         sources=[*given, *sources],
         parents=[*(None for _ in given), *(origin for _ in sources)],

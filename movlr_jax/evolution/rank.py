@@ -10,9 +10,12 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from movlr_jax._util.parts import worked
+from movlr_jax._util.quantities import chance_of
 from movlr_jax.config.ranking import calls_needed
 from movlr_jax.evolution import pairwise
 from movlr_jax.evolution.context import SearchContext
@@ -208,13 +211,14 @@ def decision(context: SearchContext, population: Population, ranking: Ranking) -
     if before is None:
         text = f"{name} is the first champion: {claims[name]}"
     elif name != before:
-        chance = f" with P = {p:.2f}" if p is not None else ""
+        chance = f" with P = {chance_of(p)}" if p is not None else ""
         text = f"{name} is better than {before}{chance} and the new champion: {claims[name]}"
         text += f" ({before}: {claims[before]})"
     elif rival is None:
         text = f"{name} stays the champion: {claims[name]}"
     else:
-        text = f"{name} stays the champion: {claims[name]}; {rival} is better with P = {p:.2f} only ({claims[rival]})"
+        text = f"{name} stays the champion: {claims[name]}; {rival} is better with P = {chance_of(p or 0.0)} only"
+        text += f" ({claims[rival]})"
     if count:
         overruled = sum(bool(c.overruled) for c in ranking.comparisons)
         text += f"; {count} comparisons, flip rate {100 * ranking.flip_rate:.0f} %, {overruled} overruled by gates"
@@ -269,7 +273,11 @@ def _ask(
     judge = context.roles.judge
     if isinstance(judge, BatchJudge):
         return judge.compare_all(context.task, pairs, samples)
-    return [judge.compare(context.task, a, b) for a, b in pairs]
+    answers = []
+    for a, b in pairs:
+        asked = partial(judge.compare, context.task, a, b)
+        answers.append(worked(f"{judge.name}, comparing {a.name} and {b.name},", judge, asked, Preference))
+    return answers
 
 
 def strongest_first(ranking: Ranking) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from movlr_jax._util.quantities import counted
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import trains
 from movlr_jax.evolution.gates import fault, score_of
@@ -47,6 +48,10 @@ class TrialPlan:
             return cls(first, config.trials - first, config.trials, last, confirm)
         return cls(1, 1, 2, 0, confirm) if learns else cls(2, 1, 6, 8, confirm)
 
+    def times(self, n: int) -> TrialPlan:
+        """Return the plan with n times the trials of a search; its confirmation stays."""
+        return replace(self, first=n * self.first, more=n * self.more, most=n * self.most, last=n * self.last)
+
     @property
     def final(self) -> TrialPlan:
         """The plan of the contest after the last generation, in which nobody has to run."""
@@ -78,8 +83,8 @@ class TrialPlan:
         close = self.most > self.first + self.more
         most = f", up to {self.most} while it is open which of two is better" if close else ""
         more = f", {self.more} more for the better half{most}" if self.more else ""
-        fresh = f"{self.confirm} fresh ones to confirm the champion" if self.confirm else "no confirmation"
-        return f"{self.first} trials of each program{more}; {fresh}"
+        fresh = f"{self.confirm} fresh to confirm the champion" if self.confirm else "no confirmation"
+        return f"{counted(self.first, 'trial')} of each program{more}; {fresh}"
 
     @property
     def beside(self) -> int:

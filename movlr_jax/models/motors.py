@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import mujoco
 import numpy as np
+from scipy.optimize import lsq_linear
 
 from movlr_jax._util.parts import setting
-from movlr_jax.biomech.muscles import enabled_actuators
+from movlr_jax.biomech.muscles import enabled_actuators, moment_arms
 from movlr_jax.biomech.world import up_of
 from movlr_jax.models.actuators import servos
 from movlr_jax.models.derived import base_joints, root_of
@@ -22,6 +23,8 @@ _SAG = 0.1  # rad or m that a joint may give way under its load
 _SHARPEST = 0.1  # rad or m of error at which a motor gives at most its full force
 _ROUNDS = 8
 _AT_GROUND = 0.05  # m above the lowest point of a body
+_MOVES = 1e-6  # of an acceleration per control that counts
+_CARRIED = 0.01  # share of its weight that may be missing where motors carry a body
 _BALANCED = 0.01  # m, distance of the centre of mass of a wheel from its axis
 
 
@@ -133,6 +136,80 @@ def supporting(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:
     for i in np.flatnonzero(of_joints(model)):
         found[i] = int(model.jnt_bodyid[model.actuator_trnid[i, 0]]) in bearing
     return found
+
+
+def carrying(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray | None:
+    """Return the controls [nu] of motors with which a floating body hovers at `qpos` [nq], as those of rotors.
+
+    None if its motors cannot carry it through the air.
+    """
+    if mujoco.mjtJoint.mjJNT_FREE not in model.jnt_type[base_joints(model, root_of(model))]:
+        return None
+    data, pull = _pulls(model, qpos)
+    own = model.dof_treeid == model.body_treeid[root_of(model)]
+    which, weight = pull[:, own].any(axis=1), data.qfrc_bias[own]
+    if not which.any() or not weight.any():
+        return None
+    limited = model.actuator_ctrllimited[which, None].astype(bool)
+    low, high = np.where(limited, model.actuator_ctrlrange[which], (-np.inf, np.inf)).T
+    found = lsq_linear(pull[which][:, own].T, weight, (low, np.maximum(high, low + 1e-9)))
+    if np.linalg.norm(found.fun) > _CARRIED * np.linalg.norm(weight):
+        return None
+    controls = np.zeros(model.nu)
+    controls[which] = found.x
+    return controls
+
+
+def _pulls(model: mujoco.MjModel, qpos: np.ndarray) -> tuple[mujoco.MjData, np.ndarray]:
+    """Return data at `qpos` [nq] at rest, and the forces [nu, nv] of motors per unit of their controls, 0 of others."""
+    data = mujoco.MjData(model)
+    (moment,) = moment_arms(model, data, qpos[None])
+    mujoco.mj_forward(model, data)
+    fixed = (model.actuator_gaintype == mujoco.mjtGain.mjGAIN_FIXED) & (model.actuator_dyntype == 0)
+    plain = fixed & (model.actuator_biastype == mujoco.mjtBias.mjBIAS_NONE)
+    return data, np.where(plain[:, None], model.actuator_gainprm[:, :1] * moment, 0.0)
+
+
+def mixed(model: mujoco.MjModel, qpos: np.ndarray, span: np.ndarray) -> np.ndarray:
+    """Return what maps independent noise to that of controls, [nu, nu] in units of `span` [nu].
+
+    The noise of motors that carry a floating body accelerates it alike in all directions that they have, 1 m/s^2 as
+    likely as 1 rad/s^2: independent noise of rotors would turn it over before it rises. That of all others is as it is.
+    """
+    found = np.eye(model.nu)
+    if carrying(model, qpos) is None:
+        return found
+    data, pull = _pulls(model, qpos)
+    base = model.jnt_dofadr[base_joints(model, root_of(model))[0]] + np.arange(6)
+    inertia = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, inertia)
+    accelerations = np.linalg.solve(inertia, (pull * span[:, None]).T)[base]
+    which = np.abs(accelerations).max(axis=0) > _MOVES
+    inverse = np.linalg.pinv(accelerations[:, which], rcond=_MOVES)
+    values, vectors = np.linalg.eigh(inverse @ inverse.T)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    found[np.ix_(which, which)] = root / np.sqrt(np.maximum(values, 0.0) @ np.square(vectors).T).max()
+    return found
+
+
+def swing_s(model: mujoco.MjModel, posture: np.ndarray) -> float:
+    """Return the longest period in s of a limb that swings as a pendulum: no motor can hold its hinge. 0: none."""
+    data, longest = mujoco.MjData(model), 0.0
+    data.qpos[:] = posture
+    mujoco.mj_forward(model, data)
+    (moment,) = moment_arms(model, data, posture[None])
+    up, gravity, full = up_of(model, data), float(np.linalg.norm(model.opt.gravity)), np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, full)
+    weak = motors(model) & ~targetable(model, posture)
+    root = root_of(model)
+    free = ~(np.abs(moment[~weak]) > 1e-6).any(axis=0) & (model.dof_treeid == model.body_treeid[root])
+    for j in np.flatnonzero((model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE) & (model.jnt_stiffness == 0)):
+        body, dof, axis = int(model.jnt_bodyid[j]), int(model.jnt_dofadr[j]), data.xaxis[j]
+        lever = float(np.linalg.norm(np.cross(axis, data.subtree_com[body] - data.xanchor[j])))
+        pull = model.body_subtreemass[body] * gravity * lever * np.sqrt(max(0.0, 1.0 - (axis @ up) ** 2))
+        if free[dof] and lever > _BALANCED and pull > 0:
+            longest = max(longest, float(2 * np.pi * np.sqrt(full[dof, dof] / pull)))
+    return longest
 
 
 def targetable(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:

@@ -120,6 +120,11 @@ class Run:
         return judge.startswith("metrics")
 
     @property
+    def filmed(self) -> bool:
+        """Whether the search made films."""
+        return (self.about.get("settings") or {}).get("films") is not False
+
+    @property
     def ranked_by_trials(self) -> bool:
         """Whether the rankings say how much trials differ; those of earlier versions compared single motions."""
         return any(g.ranking and g.ranking.noise is not None for g in self.generations)

@@ -113,7 +113,7 @@ def decided(run: Run, g: Generation) -> str:
     rival, p, best = ranking.rival, ranking.p_better, g.best
     if not best or not rival or not before or p is None or not math.isfinite(p):
         return f"{best} is the first champion." if best and not before else ""
-    chance = "P > 0.99" if p > 0.99 else f"P = {p:.2f}"
+    chance = "P > 0.99" if p > 0.99 else f"P = {quantities.chance_of(p)}"
     if best != before:
         return f"{best} is better than {before} with {chance} and replaces it."
     needed = (run.about.get("settings") or {}).get("certainty")
@@ -282,7 +282,8 @@ def film_of(run: Run, name: str, trial: Trial) -> Path | None:
     shown = run.candidates.get(name)
     if shown and shown.film and shown.seed is not None and shown.seed == trial.seed:
         return shown.film
-    return Path(f"{trial.stem}.mp4") if trial.stem.startswith("confirmation/") else None
+    filmed = run.filmed and trial.stem.startswith("confirmation/")
+    return Path(f"{trial.stem}.mp4") if filmed else None
 
 
 def fresh_films(run: Run) -> dict[Path, str]:

@@ -118,6 +118,16 @@ class TrialRound(TypedDict, total=False):
     programs: dict[str, dict[str, Trial]]
 
 
+class TrialNumbers(TypedDict, total=False):
+    """`trial_plan`: the numbers of trials that a search chose in place of the default ones, see `TrialPlan`."""
+
+    first: int
+    more: int
+    most: int
+    last: int
+    confirm: int
+
+
 class Descriptor(TypedDict, total=False):
     region: str
     label: str
@@ -201,6 +211,7 @@ KINDS: Mapping[str, Any] = {
     "proposed": Proposal,
     "evaluated": Evaluation,
     "trials": TrialRound,
+    "trial_plan": TrialNumbers,
     "confirmed": Confirmation,
     "ranked": Ranking,
     "voted": VotedRanking,
@@ -223,6 +234,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "task_file": ("path", "sha256"),
     "proposed": ("sources", "parents"),
     "trials": ("programs",),
+    "trial_plan": ("first", "more", "most", "last", "confirm"),
     "confirmed": ("champion", "first", "claims"),
     "evaluated": ("name", "generation", "candidate", "source", "weights", "metrics", "terms"),
     "ranked": ("names", "strengths", "p_best", "flip_rate", "best", "comparisons"),

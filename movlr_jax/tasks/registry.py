@@ -57,7 +57,7 @@ TASKS: Registry[TaskEntry] = Registry(
     "task",
     "movlr_jax.tasks",
     {
-        "bottle_pour": TaskEntry(bottle_pour, HANDS, 3.0),
+        "bottle_pour": TaskEntry(bottle_pour, HANDS, 2.0),
         "cube_rotate": TaskEntry(cube_rotate, HANDS, 3.0),
         "stand": TaskEntry(stand, WALKERS),
         "flat_walk": TaskEntry(flat_walk, WALKERS),

@@ -32,6 +32,7 @@ from movlr_jax.models.actuators import (
 )
 from movlr_jax.models.derived import derive_adapter, name_all, start_keyframe
 from movlr_jax.models.from_path import forward_of, roles_of
+from movlr_jax.models.motors import carrying
 from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.rewards.term import array_of, identifier, quoted
@@ -160,7 +161,7 @@ def simple_task(
     layout = layout_of(compiled, targets)
     reached = reached_by(layout, targets)
     at, up = placed[1], layout.world.up
-    rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else None
+    rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else carrying(compiled, at.qpos)
     begin = (
         start
         if callable(start)

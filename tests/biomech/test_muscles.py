@@ -87,14 +87,6 @@ def test_gain_and_bias_are_those_of_mujoco(model: mujoco.MjModel, precision):
         np.testing.assert_allclose(biases(mine, at) / peak, np.array(expected_bias) / peak, 0, tolerance)
 
 
-def test_muscles_only_pull(model: mujoco.MjModel):
-    for i in some_muscles(model):
-        length, velocity = grid(model, i)
-        mine = cast(take(muscle_params(model), np.full(len(length), i)), np.float32)
-        assert gain(mine, length, velocity).max() <= 0
-        assert bias(mine, length).max() <= 0
-
-
 def one_step(model: mujoco.MjModel, data: mujoco.MjData, act: np.ndarray, ctrl: np.ndarray) -> np.ndarray:
     """Activations after one C step from rest."""
     mujoco.mj_resetData(model, data)

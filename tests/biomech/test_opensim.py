@@ -10,13 +10,11 @@ import pytest
 
 from movlr_jax.biomech.coordinates import Coordinates
 from movlr_jax.biomech.opensim import (
-    TO_OPENSIM,
     Table,
     coordinates_in,
     parse_storage,
     read_storage,
     storage_text,
-    turning_axes,
 )
 from movlr_jax.errors import UserError
 
@@ -175,9 +173,3 @@ def test_speeds_are_the_derivatives_of_the_values():
     speeds = coordinates.speeds(np.array(qpos), np.array(qvel))
     for name, value in values.items():
         np.testing.assert_allclose(np.gradient(value, 1e-4)[1:-1], speeds[name][1:-1], atol=2e-3)
-
-
-def test_the_axes_of_turning_are_opensims():
-    np.testing.assert_allclose(turning_axes(np.zeros(3)), [[0, 1, 0], [0, 0, 1], [1, 0, 0]], atol=1e-12)
-    np.testing.assert_allclose(TO_OPENSIM @ TO_OPENSIM.T, np.eye(3))
-    assert np.linalg.det(TO_OPENSIM) == pytest.approx(1.0)

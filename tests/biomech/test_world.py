@@ -68,23 +68,6 @@ def test_up_is_against_gravity_and_without_gravity_where_the_floor_faces():
     np.testing.assert_array_equal(World().frame, np.eye(3))
 
 
-NO_GROUND = {
-    "a marker": '<geom name="g" size=".1" pos="0 0 .5"/>',
-    "a small box": '<geom name="g" type="box" size=".01 .01 .01"/>',
-    "a wall": '<geom name="g" type="plane" size="1 1 1" euler="0 90 0"/>',
-    "a ceiling": '<geom name="g" type="plane" size="1 1 1" pos="0 0 9" euler="180 0 0"/>',
-    "something of another kind": '<geom name="g" type="box" size="1 1 .1" contype="2" conaffinity="2"/>',
-    "a picture": '<geom name="g" type="box" size="1 1 .1" contype="0" conaffinity="0"/>',
-}
-
-
-@pytest.mark.parametrize("case", NO_GROUND)
-def test_what_a_body_cannot_stand_on_is_no_ground(case: str):
-    world = world_of(model_of(NO_GROUND[case] + '<geom type="plane" size="1 1 1" pos="0 0 -1"/>'), 1)
-    assert world.level == -1.0
-    assert not world.over_ground(np.array([[0.0, 0, 3]])) or len(world.planes) == 1
-
-
 def test_what_is_excluded_or_paired_decides():
     box = '<geom name="g" type="box" size="1 1 .1" {}/>'
     apart = '<contact><exclude body1="world" body2="body"/></contact>'

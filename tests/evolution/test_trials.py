@@ -343,20 +343,39 @@ def test_a_planner_under_which_nothing_succeeds_gets_more_samples_if_that_helps(
 
 
 def test_a_search_that_would_take_too_long_gives_fewer_trials_also_when_resumed(tmp_path: Path):
-    context = played(tmp_path / "run", NAMES[:1], lambda *_: {"score": 0.0, "success": 1.0}, "minutes=1e-9")
+    context = played(tmp_path / "run", NAMES[:1], lambda *_: {"score": 0.0, "success": 0.0}, "minutes=1e-9")
+    context.resize = lambda *_: pytest.fail("four times the samples would take even longer")
     said = lines(context)
     with context.archive:
         wanted = TrialPlan.of(context.config)
         plan = look(context, wanted)
         assert plan == look(context, wanted) == replace(wanted, first=1, more=1, most=2, last=6)
+        assert len(context.journal.trials(0)["g00k00"]) == 2, "of the look, too"
+    assert any("so they are not tried" in line for line in said)
     assert any("few trials, because minutes=1e-09 (or give trials=N)" in line for line in said)
 
 
-@pytest.mark.parametrize("words", [["minutes=60"], ["minutes=1e-9", "trials=4"]])
-def test_a_search_in_time_or_with_given_trials_keeps_its_trials(tmp_path: Path, words: list[str]):
-    context = played(tmp_path / "run", NAMES[:1], lambda *_: {"score": 0.0, "success": 1.0}, *words)
+@pytest.mark.parametrize(
+    ("words", "judge", "times"),
+    [
+        (["minutes=60"], None, 4),
+        (["minutes=60"], "films", 1),  # each trial costs answers of the judge
+        (["minutes=60", "trials=4"], None, 1),
+        (["minutes=1e-9", "trials=4"], None, 1),
+    ],
+)
+def test_a_search_whose_trials_are_cheap_gives_more_unless_they_are_given_or_judged(
+    tmp_path: Path, words: list[str], judge: str | None, times: int
+):
+    context = played(
+        tmp_path / "run", NAMES[:1], lambda *_: {"score": 0.0, "success": 1.0}, *words, judge=judge and Watching()
+    )  # fmt: skip
     with context.archive:
-        assert look(context, TrialPlan.of(context.config)) == TrialPlan.of(context.config)
+        wanted = TrialPlan.of(context.config)
+        plan = look(context, wanted)
+        assert plan == look(context, wanted)  # of a search that is resumed
+    many = {name: times * getattr(wanted, name) for name in ("first", "more", "most", "last")}
+    assert plan == replace(wanted, **many)
 
 
 def test_a_look_that_is_interrupted_begins_again(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):

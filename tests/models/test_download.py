@@ -1,12 +1,9 @@
-"""Downloads of models that are not possible: how fast that is noticed, what is said, and what tests do then."""
+"""Downloads of models that are not possible: how fast that is noticed, and what is said."""
 
 from __future__ import annotations
 
 import http.server
-import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -120,26 +117,3 @@ def test_a_command_names_the_model_that_can_replace_one_that_is_missing(
     said = mistake(command, "+task=bottle_pour", "model=ms_human_700", alone=False)
     assert said.endswith("model=myoarm_r, which is here, does bottle_pour, too")
     assert not Path("runs").exists()
-
-
-@pytest.mark.usefixtures("nothing_here")
-def test_a_run_of_the_tests_looks_for_the_network_once_and_skips_what_needs_it(
-    refusing: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
-):
-    """With a worker, which does not look again, behind a proxy that lets nothing through."""
-    monkeypatch.setenv("HTTPS_PROXY", refusing[0])
-    names = [
-        "test_it_stands_symmetrically_and_crouched_but_rather_straight",
-        "test_a_folder_that_is_named_is_used_and_must_hold_the_model",
-    ]
-    command = [sys.executable, "-m", "pytest", "-n", "1", "-p", "no:cacheprovider"]
-    command += [f"test_ostrich.py::{name}" for name in names]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
-    here = Path(__file__).parent
-    done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    assert [line.split()[:2] for line in refusing[1]] == [["CONNECT", "github.com:443"]]
-    (said,) = [line for line in done.stdout.splitlines() if " skipped, because " in line]
-    assert "cannot be downloaded (Tunnel connection failed: 403 Forbidden)" in said
-    assert "set MENAGERIE_ROOT to a folder that contains ms_human_700/" in said
-    assert done.stdout.splitlines()[-1].startswith("1 passed, 1 skipped")

@@ -221,14 +221,6 @@ def test_walkers_stand_with_their_mass_over_their_feet(name):
     assert abs(com[1] - heels[1]) < 0.01
 
 
-def test_locked_joints_are_neither_planned_nor_kept():
-    adapter, model = MODELS["musclemimic_fullbody"], compiled("musclemimic_fullbody")
-    locked = model.eq_obj1id[(model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & (model.eq_obj2id < 0)]
-    names = {model.joint(j).name for j in locked}
-    assert names == {"Abs_t1", "Abs_t2"}
-    assert not names & {*adapter.planned_joints, *adapter.kept_joints}
-
-
 def test_full_bodies_plan_what_walks_and_keep_what_holds():
     for name, planned, kept in (("ms_human_700", 14 + 9 + 8, 6), ("musclemimic_fullbody", 14 + 3 + 8, 46)):
         adapter = MODELS[name]

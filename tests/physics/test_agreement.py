@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import jax
 import mujoco
-import numpy as np
 import pytest
 from tiny_task import task as tiny_task
 
 from movlr_jax.errors import UserError
 from movlr_jax.physics.agreement import compared
 from movlr_jax.physics.choose import planning_physics
-from movlr_jax.rewards.state import Layout
-from movlr_jax.tasks import simple_task
+from movlr_jax.tasks import Task, simple_task
 
 ARM = """<mujoco><option OPTION>FLAG</option><worldbody>
   <body name="upper" pos="0 0 1">
@@ -27,31 +24,12 @@ ARM = """<mujoco><option OPTION>FLAG</option><worldbody>
     <motor name="more" joint="elbow" gear="3" ctrlrange="-1 1" MOTOR/></actuator></mujoco>"""
 
 
-@dataclass(frozen=True)
-class Held:
-    """A model at rest: the part of a task that physics uses."""
-
-    model: mujoco.MjModel
-    layout: Layout
-
-    def start(self, rng: np.random.Generator, n: int, /) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        model = self.model
-        return np.tile(model.qpos0, (n, 1)), np.zeros((n, model.nv)), np.zeros((n, model.na))
-
-
-def arm(option: str = "", flag: str = "", joint: str = "", motor: str = "") -> str:
-    parts = {"OPTION": option, "FLAG": flag, "JOINT": joint, "MOTOR": motor}
+def held(option: str = "", flag: str = "", joint: str = "", motor: str = "") -> Task:
     text = ARM
-    for word, part in parts.items():
+    for word, part in {"OPTION": option, "FLAG": flag, "JOINT": joint, "MOTOR": motor}.items():
         text = text.replace(word, part)
-    return text
-
-
-def held(**parts: str) -> Held:
-    task = simple_task(
-        name="hold", model=mujoco.MjSpec.from_string(arm(**parts)), description="hold still", episode_s=0.4
-    )
-    return Held(task.model, task.layout)
+    model = mujoco.MjSpec.from_string(text)
+    return simple_task(name="hold", model=model, description="hold still", episode_s=0.4, start_noise=0.0)
 
 
 @pytest.fixture(autouse=True)

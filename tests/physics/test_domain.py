@@ -105,30 +105,6 @@ def test_each_row_is_its_world_stepped_alone_with_its_commands_late(task):
         np.testing.assert_array_equal(rollout.final.qvel[row], data.qvel)
 
 
-def test_the_nominal_world_is_the_model(task):
-    nominal = Domain(*(np.full(1, x) for x in (0.8, 1.0, 1.0, 0.5, 0.0)))
-    finals = []
-    for domain in (None, nominal):
-        physics = NativePhysics(task.model, task.layout, sim_dt=SIM_DT, ctrl_dt=CTRL_DT, domain=domain)
-        qpos, qvel, act, controls = random_rows(task, 2)
-        start = physics.start(qpos, qvel, act)
-        finals.append(physics.rollout(start, hold, controls, steps=5, key=jax.random.key(0)).final)
-        physics.close()
-    # the ground's own friction is 1 in the model
-    assert np.abs(np.asarray(finals[0].qpos) - finals[1].qpos).max() < 0.02
-
-
-def test_candidates_share_their_worlds(task):
-    """Row n of every candidate lives in world n: the same controls end in the same place."""
-    physics = NativePhysics(task.model, task.layout, sim_dt=SIM_DT, ctrl_dt=CTRL_DT, domain=draw(Ranges(), 3, 0))
-    qpos, qvel, act, controls = random_rows(task, 1)
-    rows = [np.repeat(x, 6, axis=0) for x in (qpos, qvel, act, controls)]
-    final = physics.rollout(physics.start(*rows[:3]), hold, rows[3], steps=4, key=jax.random.key(0)).final
-    physics.close()
-    np.testing.assert_array_equal(final.qpos[:3], final.qpos[3:])
-    assert len(np.unique(final.qpos[:3], axis=0)) == 3
-
-
 SLEDGE = """
 <mujoco>
   <option integrator="implicitfast"/>
@@ -148,8 +124,6 @@ SLEDGE = """
 @pytest.mark.slow
 def test_mjx_lives_in_the_same_worlds():
     """A sledge that a servo drags over the floor: where it gets to is the world's, in either engine."""
-    from movlr_jax.physics.mjx import MjxPhysics
-
     spec = mujoco.MjSpec.from_string(SLEDGE)
     instrument(spec, root="sledge", touch={}, sites=())
     model = spec.compile()

@@ -155,10 +155,6 @@ def test_a_batch_that_does_not_fit_is_split(tiny):
     assert tight.parts(64, 50) > tight.parts(64, 25)
 
 
-def program(text: str) -> RewardProgram:
-    return load(parse(text))
-
-
 TERMS = (
     "state.pos('foot')[2]",
     "-jnp.sum((state.pos('foot') - state.goal('foot_pos')) ** 2)",
@@ -171,7 +167,7 @@ def rewards(generation: int) -> list[RewardProgram]:
     """Two programs that differ from those of every other generation."""
     sources = [f'"""x"""\nWEIGHTS = {{"a": 1.0}}\n\n\ndef reward(state, action):\n    return {{"a": {t}}}\n' for t in
                (TERMS[generation], f"{TERMS[generation]} * 2 + {generation}")]  # fmt: skip
-    return [program(source) for source in sources]
+    return [load(parse(source)) for source in sources]
 
 
 @pytest.fixture(scope="module")

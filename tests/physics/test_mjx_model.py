@@ -32,7 +32,7 @@ from movlr_jax.physics.mjx_model import (
     without_wrap_points,
 )
 
-BALLS = "".join(
+BALLS = '<geom name="floor" type="plane" size="9 9 1"/>' + "".join(
     f'<body name="b{i}" pos="{0.3 * i} 0 0.06"><freejoint/>'
     f'<geom name="g{i}" type="sphere" size="0.05" contype="1" conaffinity="1"/></body>'
     for i in range(8)
@@ -87,9 +87,7 @@ def test_shapes_that_mjx_cannot_collide_are_told_and_fit_inside_what_they_were()
 
 def test_masks_collide_what_collided_and_could(monkeypatch):
     """Spheres that MJX is said not to collide with each other still meet the floor."""
-    model = mujoco.MjModel.from_xml_string(
-        f'<mujoco><worldbody><geom name="floor" type="plane" size="9 9 1"/>{BALLS}</worldbody></mujoco>'
-    )
+    model = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{BALLS}</worldbody></mujoco>")
     known = collision_driver.has_collision_fn
     sphere = mujoco.mjtGeom.mjGEOM_SPHERE
     monkeypatch.setattr(collision_driver, "has_collision_fn", lambda a, b: known(a, b) and (a, b) != (sphere, sphere))
@@ -153,24 +151,19 @@ def test_bodies_without_joints_are_carried_directly_and_move_as_before():
     np.testing.assert_allclose(b.qvel, a.qvel, atol=1e-9)
 
 
-def test_only_the_nearest_contacts_are_solved_for():
-    model = mujoco.MjModel.from_xml_string(
-        f'<mujoco><worldbody><geom name="floor" type="plane" size="9 9 1"/>{BALLS}</worldbody></mujoco>'
-    )
-    put, said = limit_contacts(mjx.put_model(model))
-    assert said == "of 36 possible contacts, only the 24 nearest of each kind are in the solver"
-    assert mjx.make_data(put)._impl.ncon == 24
-    assert mjx.make_data(model)._impl.ncon == 36
+NUMBER, LIMIT = '<numeric name="init_qpos" data="0 0 0.55"/>', '<numeric name="max_contact_points" data="7"/>'
 
 
-@pytest.mark.parametrize(("own", "contacts"), [("", 24), ('<numeric name="max_contact_points" data="7"/>', 7)])
-def test_numbers_of_ones_own_model_do_not_limit_its_contacts(own: str, contacts: int):
+@pytest.mark.parametrize(("own", "contacts"), [("", 24), (NUMBER, 24), (NUMBER + LIMIT, 7)])
+def test_nearest_contacts_are_solved_whatever_numbers_a_model_has(own: str, contacts: int):
     """MJX reads the n-th number of all where the n-th name's is meant: the ant of Gymnasium had no contacts."""
-    custom = f'<custom><numeric name="init_qpos" data="0 0 0.55"/>{own}</custom>'
-    world = f'<worldbody><geom name="floor" type="plane" size="9 9 1"/>{BALLS}</worldbody>'
-    model = mujoco.MjModel.from_xml_string(f"<mujoco>{custom}{world}</mujoco>")
-    put, _ = limit_contacts(mjx.put_model(model))
+    text = f"<mujoco><custom>{own}</custom><worldbody>{BALLS}</worldbody></mujoco>"
+    model = mujoco.MjModel.from_xml_string(text)
+    put, said = limit_contacts(mjx.put_model(model))
     assert mjx.make_data(put)._impl.ncon == contacts
+    if not own:
+        assert said == "of 36 possible contacts, only the 24 nearest of each kind are in the solver"
+        assert mjx.make_data(model)._impl.ncon == 36
 
 
 CART = """<mujoco>{option}<worldbody><body name="cart"><joint name="slider" type="slide" axis="1 0 0" damping="1"/>

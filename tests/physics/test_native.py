@@ -217,6 +217,15 @@ def measured(model: mujoco.MjModel, qpos, qvel, act, ctrl) -> dict[str, np.ndarr
     }
 
 
+def assert_measured(tiny, sensors, *state) -> dict[str, np.ndarray]:
+    """Compare sensors [nsensordata] with what MuJoCo says of a state (qpos, qvel, act, ctrl), which it returns."""
+    expected = measured(tiny.physics.model, *state)
+    for block, value in expected.items():
+        at, close = tiny.layout.blocks[block], 1e-5 if block != "touch" else 0.05
+        np.testing.assert_allclose(sensors[at : at + len(value)], value, 1e-5, close, err_msg=block)
+    return expected
+
+
 def test_sensors_belong_to_the_state_beside_them(tiny, start):
     """Trajectory.steps: sensors, qpos, qvel and act are of one instant, the start of the last simulation step."""
     params = controls(tiny, 8)
@@ -233,14 +242,8 @@ def test_sensors_belong_to_the_state_beside_them(tiny, start):
             np.testing.assert_array_equal(steps.qpos[row, t], np.float32(data.qpos))
             np.testing.assert_array_equal(steps.qvel[row, t], np.float32(data.qvel))
             np.testing.assert_array_equal(steps.act[row, t], np.float32(data.act))
-            expected = measured(tiny.physics.model, data.qpos, data.qvel, data.act, data.ctrl)
-            for block, value in expected.items():
-                at = tiny.layout.blocks[block]
-                np.testing.assert_allclose(
-                    steps.sensors[row, t, at : at + len(value)], value, 1e-5, 1e-5 if block != "touch" else 0.05,
-                    err_msg=block,
-                )  # fmt: skip
-            touches.append(expected["touch"][0])
+            told = assert_measured(tiny, steps.sensors[row, t], data.qpos, data.qvel, data.act, data.ctrl)
+            touches.append(told["touch"][0])
     assert max(touches) > 100, "the foot never pressed on the floor"
     assert min(touches) == 0
 
@@ -383,15 +386,6 @@ def test_parts_of_a_batch_end_together(tiny, monkeypatch):
     physics.close()
 
 
-def test_the_same_key_gives_the_same_noise_and_rows_differ(tiny, start):
-    def noisy(params, view, key):
-        return jax.random.uniform(key, view.prev_action.shape)
-
-    a, b, c = (tiny.physics.rollout(start, noisy, None, steps=3, key=jax.random.key(seed)) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(a.actions, b.actions)
-    assert len(np.unique(np.concatenate([a.actions.ravel(), c.actions.ravel()]))) == 2 * a.actions.size
-
-
 def test_state_in_single_precision_is_accepted(tiny, start):
     params = controls(tiny, 8)
     rough = jax.tree.map(lambda x: np.float32(x) if np.asarray(x).dtype == np.float64 else x, start)
@@ -433,17 +427,6 @@ def test_kinematics(tiny):
         np.testing.assert_array_equal(moments[row], dense)
 
 
-def test_moments_are_the_slopes_of_lengths(tiny):
-    """The same by finite differences; independent of how MuJoCo stores them."""
-    qpos, _, _ = tiny.states(5)
-    _, moments = tiny.physics.kinematics(qpos)
-    for joint in range(tiny.model.nv):
-        shift = np.zeros(tiny.model.nq)
-        shift[joint] = 1e-6
-        slope = (tiny.physics.kinematics(qpos + shift)[0] - tiny.physics.kinematics(qpos - shift)[0]) / 2e-6
-        np.testing.assert_allclose(moments[:, :, joint], slope, atol=1e-6)
-
-
 def test_start_measures_where_it_stands(tiny):
     qpos, qvel, act = tiny.states(3)
     start = tiny.physics.start(qpos, qvel, act)
@@ -451,12 +434,7 @@ def test_start_measures_where_it_stands(tiny):
     for given, kept in ((qpos, start.qpos), (qvel, start.qvel), (act, start.act), (np.zeros(3), start.time)):
         np.testing.assert_array_equal(given, kept)
     for row in range(3):
-        expected = measured(tiny.physics.model, qpos[row], qvel[row], act[row], np.zeros(tiny.model.nu))
-        for block, value in expected.items():
-            at = tiny.layout.blocks[block]
-            np.testing.assert_allclose(
-                start.sensors[row, at : at + len(value)], value, 1e-5, 1e-5 if block != "touch" else 0.05
-            )
+        assert_measured(tiny, start.sensors[row], qpos[row], qvel[row], act[row], np.zeros(tiny.model.nu))
 
 
 def test_a_clock_among_the_sensors_shows_the_time_of_the_step(tiny):

@@ -98,6 +98,7 @@ def test_a_robot_of_the_package_stands(tmp_path):
 NO_GROUND = {
     "a marker": '<geom name="target" size="0.1" pos="3 0 0.5"/>',
     "a marker under it": '<geom name="target" size="0.02" pos="0 0 -0.5"/>',
+    "a small box under it": '<geom type="box" size="0.01 0.01 0.01" pos="0 0 -0.5"/>',
     "a wall": '<geom type="box" size="0.1 4 1" pos="2 0 1"/>',
     "a plane that is a wall": '<geom type="plane" size="4 4 1" euler="0 90 0" pos="-2 0 0"/>',
     "a ceiling": '<geom type="plane" size="4 4 1" euler="180 0 0" pos="0 0 3"/>',

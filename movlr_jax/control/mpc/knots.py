@@ -98,8 +98,8 @@ class ControlSpace(KnotSpace):
     """Plans of standard MPPI: `knots` values of every control over the horizon.
 
     resting: qpos [nq] -> controls [nu] that hold a start posture, around which the first plan samples.
-    box: lower and upper limits of plans [nu] within the control ranges, and the share of what is between them that
-    the noise refers to; None: the control ranges.
+    box: lower and upper limits of plans [nu] within the control ranges, and what maps independent noise to theirs
+    [nu, nu]; None: the control ranges.
     """
 
     def __init__(
@@ -111,11 +111,11 @@ class ControlSpace(KnotSpace):
         resting: Callable[[np.ndarray], np.ndarray] | None = None,
         box: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
     ):
-        low, high, shares = box or (*control_ranges(model, PLANNER), None)
+        low, high, mixing = box or (*control_ranges(model, PLANNER), None)
         super().__init__(low.astype(np.float32), high.astype(np.float32), knots, horizon_s, spline)
         self._resting = resting
-        if shares is not None:
-            self.mixing = np.diag(shares.astype(np.float32))
+        if mixing is not None:
+            self.mixing = mixing.astype(np.float32)
 
     def begun(self, start: SimState) -> SimState:
         if self._resting is None:

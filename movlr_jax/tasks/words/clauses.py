@@ -42,6 +42,8 @@ VELOCITY = "state.com_vel"  # expression of that of the body [3] m/s
 OFF = np.deg2rad(20.0)  # tolerance of a direction
 AT_ONCE = 2.5  # rad, greatest angle to turn by for which the requested heading does not move
 RATE = 1.5  # rad/s, of a requested heading that moves
+_SLOWING_S = 1.0  # s before the end of a travel in which it slows down
+_BACK = 2.0  # 1/s, of a body that strays: speed of its way back per m
 CYCLE_S = 2.0  # in which a body goes down and comes up
 WAVES_HZ, STEPS_HZ = 1.0, 2.0
 JUMPED = 0.05  # m, height of a jump that counts
@@ -147,14 +149,14 @@ def travel(
 
 
 def _arrival_terms(of: Subject, way: Vector, speed: float, pace: str, goal: str, distance: float) -> list[Term]:
-    """Return the terms of a travel that should end at a distance from the start."""
+    """Return the terms of a travel that should end at a distance from the start: it slows down in the last second."""
     left = f"({distance:.4g} - {along(of.moved, way)})"
     slowing = f"jnp.clip({pace} / {goal}, -1.0, 1.0) * jnp.tanh({left} / 0.15)"
-    wanted = f"{speed:g} * jnp.clip({left} / 0.3, -1.0, 1.0)"
+    wanted = f"jnp.clip({left} / {_SLOWING_S * speed:g}, -1.0, 1.0)"
     return [
+        Term("approach", "forward", 5.0, error(f"{pace} / {goal} - {wanted}")),
         Term("progress", "forward", 5.0, slowing),
-        Term("remaining", "place", 10.0, error(left)),
-        Term("approach", "forward", 5.0, error(f"{pace} - {wanted}")),
+        Term("remaining", "forward", 10.0, error(left)),
     ]
 
 
@@ -199,9 +201,16 @@ def face(of: Subject, angle: float, word: str) -> Measure:
     )  # fmt: skip
 
 
-def stay(of: Subject) -> Measure:
-    """Greatest horizontal distance from where it began."""
-    sway = Term("sway", "steady", 3.0, error(of.horizontal(VELOCITY)))
+def stay(of: Subject, at: Vector | None = None) -> Measure:
+    """Greatest horizontal distance from where it began.
+
+    at: [3] m from the start of the episode, where it should stay, for its terms; None if that is not known.
+    """
+    if at is None:
+        sway = Term("sway", "steady", 3.0, error(of.horizontal(VELOCITY)))
+    else:
+        strayed = f"({of.moved} - {array_of(at)})" if any(at) else of.moved
+        sway = Term("sway", "steady", 6.0, error(of.horizontal(f"({VELOCITY} + {_BACK:g} * {strayed})")))
     return Measure(
         "stay in place", "drift_error_m", of.horizontal(of.moved),
         Goal(high=0.3, scale=0.3), (sway,),
@@ -429,17 +438,28 @@ def shifted(
     )  # fmt: skip
 
 
-def gripped(of: Subject, fingers: tuple[str, ...], must: bool = True) -> Measure:
+def gripped(
+    of: Subject,
+    fingers: tuple[str, ...],
+    must: bool = True,
+    hand: Part | None = None,
+    thing: Part | None = None,
+    within: float = 0.0,  # m between them, so that it is in the hand
+) -> Measure:
     """How many fingers touch something. At least two should, or all of one or two.
 
-    must: False if they only close on the way to something else.
+    must: False if they only close on the way to something else. thing: what they should touch; fingers that close
+    elsewhere, as on each other, do not count.
     """
-    grip = f"sum(jnp.tanh(state.touch(finger) / 5.0) for finger in {tuple_of(fingers)})"
+    grip = f"sum(jnp.tanh(state.touch(finger) / 5.0) for finger in {tuple_of(fingers)}) / {len(fingers)}"
+    count = " + ".join(f"1.0 * (state.touch({quoted(finger)}) > 0.05)" for finger in fingers)
+    if hand and thing:
+        apart = f"jnp.linalg.norm({hand.text()} - {thing.text()})"
+        grip, count = f"shaping.gaussian({apart}, {within:g}) * {grip}", f"({apart} < {2 * within:g}) * ({count})"
     return Measure(
-        "fingers in contact" if must else "fingers closing", "fingers_in_contact",
-        " + ".join(f"1.0 * (state.touch({quoted(finger)}) > 0.05)" for finger in fingers),
+        "fingers in contact" if must else "fingers closing", "fingers_in_contact", count,
         Goal(min(2, len(fingers)) - 0.5, scale=1.0) if must else Goal(),
-        (Term("grip", "hold", 3.0, f"{grip} / {len(fingers)}"),),
+        (Term("grip", "hold", 3.0, grip),),
         kind="hold",
     )  # fmt: skip
 

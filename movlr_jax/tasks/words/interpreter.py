@@ -50,7 +50,7 @@ def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
     every = [clause for phase in phases for clause in phase]
     keeps_place = balance and scene.stands and c.never not in _rows(every)
     if every and keeps_place and not any(_goes(scene, clause) for clause in every):
-        phases[-1].append(ctx.clause(c.stay))
+        phases[-1].append(ctx.clause(c.stay, at=(0.0, 0.0, 0.0)))
     if not every and not balance:
         raise NotRead(text, "asks for nothing that can be measured")
     kept = tuple(tuple(dict.fromkeys(phase)) for phase in phases if phase)
@@ -92,6 +92,9 @@ def _groups(ctx: Context, tree: Tree) -> list[list[Clause]]:
         made = _clause(ctx, child)
         if picked and any(clause.row is c.near and clause["must"] for clause in made):
             groups.append([])
+        if ctx.stops == "stop" and c.travel in _rows(groups[-1]) and c.stay in _rows(made):  # it travels, then stops
+            groups.append([])
+            ctx.stops = ""
         if _excluded(groups[-1]) & _metrics(made) or _excluded(made) & _metrics(groups[-1]):
             raise NotRead(str(ctx.verb), "is both asked for and excluded")
         groups[-1] += made
@@ -144,6 +147,8 @@ def _placed(ctx: Context, phase: list[Clause]) -> list[Clause]:
                 clause = clause.but(way=floats(way), turns=bool(seen and abs(float(way @ up)) < 0.7))
             clause = clause.but(begun=floats(ctx.travelled), leads=ctx.leads)
             ctx.leads = False
+        if clause.row is c.stay and (ctx.yaw is not None or not ctx.travelled.any()):
+            clause = clause.but(at=floats(ctx.travelled))
         if clause.row is c.turn and ctx.yaw is not None:
             clause = clause.but(begun=ctx.yaw)
         placed.append(clause)

@@ -85,6 +85,22 @@ class Part:
         return base + up * float(np.linalg.norm(self.now(data) - base))
 
 
+@dataclass(frozen=True)
+class Between(Part):
+    """The point in the middle between several parts, as where the jaws of a gripper hold a thing.
+
+    words, place, offset and base are those of the part that carries them.
+    """
+
+    ends: tuple[Part, ...] = ()
+
+    def text(self, state: str = "state") -> str:
+        return f"({' + '.join(end.text(state) for end in self.ends)}) / {len(self.ends)}"
+
+    def now(self, data: mujoco.MjData) -> np.ndarray:
+        return np.mean([end.now(data) for end in self.ends], axis=0)
+
+
 class Parts:
     """Finds parts of a model by words. roles: role -> body or site; sites: those that an episode records."""
 

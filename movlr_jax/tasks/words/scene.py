@@ -16,9 +16,9 @@ from movlr_jax.models.derived import travels
 from movlr_jax.models.from_path import above
 from movlr_jax.models.names import PLACES, SIDES, words_of
 from movlr_jax.tasks.words.measure import Subject, Vector
-from movlr_jax.tasks.words.parts import NAMED, Part, Parts
+from movlr_jax.tasks.words.parts import NAMED, Between, Part, Parts
 
-_LOW = 0.1  # m, a body that starts lower is not expected to stay upright, unless the words say so
+_LOW = 0.1  # m, a body whose centre of mass starts lower is not expected to stay upright, unless the words say so
 _LYING = 0.3  # height of the root, as a share of the body's length, below which a body lies
 # Froude number speed^2 / (g height) of walking, running, and moving close to the ground
 _FROUDE = {"walk": 0.25, "run": 1.0, "low": 0.1}
@@ -29,6 +29,7 @@ _TOUCH = 0.03  # m between the surfaces of two bodies that touch
 _HANDS = ("hand", "palm", "gripper", "fingertip", "tip", "tool", "effector", "fist", "end")
 _DIGITS = ("thumb", "index", "middle", "ring", "little")
 _FINGERS = ("finger", "thumb", "index", "middle", "ring", "little", "jaw", "gripper", "tip", "pad")
+_JAWS = 3  # most of a gripper; a hand has more
 HINGES = {"arm": "elbow", "arms": "elbows", "leg": "knee", "legs": "knees"}  # of limbs that bend
 
 
@@ -132,7 +133,15 @@ class Scene:
     @property
     def stands(self) -> bool:
         """Whether it can fall: it starts on its feet, and rises and sinks freely."""
-        return self.of.height > _LOW and self.rises and not self.lies
+        return self.com_height > _LOW and self.rises and not self.lies
+
+    @cached_property
+    def com_height(self) -> float:
+        """Height in m above the ground of its frame, or of its centre of mass if that is higher."""
+        mujoco.mj_comPos(self.model, self.data)
+        root = self.model.body(self.root).id
+        com = float(world_of(self.model, root).height(self.data.subtree_com[root]))
+        return max(self.of.height, com)
 
     @property
     def rises(self) -> bool:
@@ -199,8 +208,8 @@ class Scene:
         return bool(self.model.body_weldid[self.body_of(part)] == 0)
 
     def size(self, part: Part, along: np.ndarray | None = None) -> float:
-        """Return half the extent in m of a part, the smallest or that along a direction [3]; 0 of a site."""
-        if part.offset is None:
+        """Return half the extent in m of a part, the smallest or that along a direction [3]; 0 of a point."""
+        if part.offset is None or isinstance(part, Between):
             return 0.0
         model, sizes = self.model, []
         for g in np.flatnonzero(model.geom_bodyid == self.body_of(part)):
@@ -230,6 +239,23 @@ class Scene:
     def fingers(self) -> tuple[str, ...]:
         """Return the touch parts that are fingers or jaws of a gripper."""
         return tuple(p for p in self.touch if {w.removesuffix("s") for w in words_of(p)} & {*_FINGERS})
+
+    def grip(self, hand: Part) -> Part:
+        """Return the point between the jaws, if a hand is a gripper with a few of them; else the hand."""
+        model, fingers = self.model, self.fingers()
+        top = self.body_of(hand)
+        top = int(model.body_parentid[top]) if hand.place in fingers else top
+        jaws = [name for name in fingers if top in above(model, model.body(name).id)]
+        if not 2 <= len(jaws) <= _JAWS:
+            return hand
+        ends = tuple(Part(name, name, self._middle(name), name) for name in jaws)
+        return Between(hand.words, hand.place, hand.offset, hand.base, ends)
+
+    def _middle(self, body: str) -> Vector:
+        """Return the middle [3] of the shapes of a body that collide, m in its frame."""
+        model = self.model
+        own = (model.geom_bodyid == model.body(body).id) & ((model.geom_contype | model.geom_conaffinity) != 0)
+        return floats(model.geom_pos[own].mean(axis=0).round(4)) if own.any() else (0.0, 0.0, 0.0)
 
     # Parts at the start.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
-from movlr_jax.tasks.words.parts import Part
+from movlr_jax.tasks.words.parts import Between, Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import HINGES, floats
 
@@ -22,6 +23,7 @@ _MOVES_JOINTS = ("move", "bring", "carry", "pull", "drag")
 _PUTS = ("put", "place", "set")
 _ON = 0.05  # m, distance from its place at which an object lies on another one
 _AWAY = 0.05  # m between the surfaces of a hand and what it has released
+_IN_JAWS = 0.5  # share of the distance at which a thing touches a gripper, at which it is between its jaws
 _FORMS = {"forwards": "forward", "ahead": "forward", "backwards": "backward", "back": "backward"}
 _STEMS = {"backward": "back", "upward": "up", "downward": "down"}
 
@@ -263,9 +265,19 @@ def _approach(
     """Return that what handles objects is at them and its fingers close; not `must`: only on the way."""
     hands = ctx.tools(phrase) or ctx.scene.hands[:1]
     ctx.last = [ctx.movable(thing) for thing in things]
-    at = [near(ctx, hand, thing, must) for thing in things for hand in hands if hand.place != thing.place]
     fingers = ctx.scene.fingers() if grips else ()
-    return [*at, ctx.clause(c.gripped, fingers=fingers, must=must)] if fingers else at
+    hands = [ctx.scene.grip(hand) for hand in hands] if fingers else hands
+    at = [near(ctx, hand, thing, must) for thing in things for hand in hands if hand.place != thing.place]
+    if not fingers:
+        return at
+    held = at[0] if len(at) == 1 else None
+    return [*at, ctx.clause(c.gripped, fingers=fingers, must=must, **_held(held) if held else {})]
+
+
+def _held(approach: Clause) -> dict[str, Any]:
+    """Return the hand, the thing, and the distance in m at which it is in the grip of the hand."""
+    share = _IN_JAWS if isinstance(approach["part"], Between) else 1.0
+    return {"hand": approach["part"], "thing": approach["other"], "within": round(share * approach["within"], 4)}
 
 
 def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:

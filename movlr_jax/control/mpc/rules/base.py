@@ -39,7 +39,11 @@ class PlanningRule:
     samples: int = setting(
         0, "rollouts per plan and candidate; auto (or 0): 32 on CPUs, more where a search needs them", least=0
     )
-    sigma: float = setting(0.1, "standard deviation of the first samples", least=0)
+    sigma: float = setting(
+        0.0,
+        "standard deviation of the first samples; 0: that of the optimiser, 0.1 of mpc2 and 0.2 of mppi",
+        least=0,
+    )
     keep: int = setting(
         2,
         "samples that are not random: the mean, then plans that hold the current and the initial state",
