@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.errors import UserError, needed, unknown_name
-from movlr_jax.models.spec import compiled_specs, quiet
+from movlr_jax.models.spec import compile_spec, compiled_specs, quiet
 from movlr_jax.tasks.base import Task
 from movlr_jax.tasks.environments.myosuite_rewards import own_reward
 from movlr_jax.tasks.environments.replay import ActionMap, Environment, environment_task, matched
@@ -112,7 +112,7 @@ def _opened(env: str | None, seed: int = 0) -> tuple[Environment, mujoco.MjSpec]
     except Exception as error:  # an environment may raise anything
         sentence = " ".join(str(error).split())
         raise UserError(f"env={env} cannot be a task: {type(error).__name__}: {sentence}") from error
-    spec = next((spec for spec in reversed(specs) if _compiled(spec).names == world.model.names), None)
+    spec = next((spec for spec in reversed(specs) if compile_spec(spec).names == world.model.names), None)
     if spec is None:
         raise UserError(f"env={env} does not make its model with MjSpec, so it cannot be a task")
     spec = matched(spec.copy(), world.model, env)
@@ -138,11 +138,6 @@ def _action_map(world: Any, env: str) -> ActionMap:
         world.step(action)
         made.append(world.data.ctrl.copy())
     return ActionMap.fitted(given, np.array(made), [world.model.actuator(i).name for i in range(world.model.nu)], env)
-
-
-def _compiled(spec: mujoco.MjSpec) -> Any:
-    with quiet():
-        return spec.compile()
 
 
 def _targets(world: Any) -> dict[str, str]:
