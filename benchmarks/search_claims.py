@@ -59,14 +59,14 @@ SHORT = [
     "physics=native", "optimizer=mppi", "optimizer.ctrl_dt=0.02", "optimizer.sim_dt=0.005", "optimizer.plan_dt=0.01",
     "optimizer.horizon_s=0.4", "optimizer.knots=4", "optimizer.replan_every=4",
 ]  # fmt: skip
-PLAYGROUND = "+task=playground"
+PLAYGROUND = ("+task=playground", "task.settings.measured_by=task")
 FAMILIES: Mapping[str, Sequence[str]] = {
     "hop": ["+task={page}/hop.py"],
     "touch_ball": ["+task={page}/touch_ball.py"],
-    "reacher": [PLAYGROUND, "env=ReacherEasy", *SHORT, "episode_s=2"],
-    "walker_walk": [PLAYGROUND, "env=WalkerWalk", *SHORT, "episode_s=1.6"],
+    "reacher": [*PLAYGROUND, "env=ReacherEasy", *SHORT, "episode_s=2"],
+    "walker_walk": [*PLAYGROUND, "env=WalkerWalk", *SHORT, "episode_s=1.6"],
     "cartpole_swingup": [
-        PLAYGROUND, "env=CartpoleSwingup", *SHORT, "episode_s=4", "optimizer.horizon_s=1",
+        *PLAYGROUND, "env=CartpoleSwingup", *SHORT, "episode_s=4", "optimizer.horizon_s=1",
         "optimizer.mppi.samples=64",
     ],
     "ant_walk": ["model={gymnasium}/ant.xml", "instruction=walk", "episode_s=4"],

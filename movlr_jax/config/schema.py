@@ -185,7 +185,7 @@ class ResultsConfig:
     tracker: TrackerConfig = field(default_factory=TrackerConfig)
     films: bool = setting(True, "of all candidates")
     preview: bool = setting(False, "true: small films with few frames, in a quarter of the time")
-    reward: str = setting("human", "for evaluate: a file, human, initial, or a run directory")
+    reward: str = setting("human", "for evaluate: a file, human, initial, environment, or a run directory")
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def program_text(path: Path, most: int = _PROGRAM_BYTES) -> str:
 
 
 def reward_source(reward: str, task: Task) -> tuple[str, str]:
-    """Return the source of a reward and its origin: human, initial, environment, a file, or the best.py of a run directory."""
+    """Return the source of a reward and its origin: one of `_named`, a file, or the best.py of a run directory."""
     known = _named(task)
     if reward in known:
         return known[reward], reward

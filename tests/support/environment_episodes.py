@@ -49,16 +49,16 @@ def random_episode(
     return episode_of(whole, 0, count), after
 
 
-def totals(task: Task, qpos: np.ndarray, qvel: np.ndarray, act: np.ndarray, controls: np.ndarray, time: float = 1.0):
-    """Totals [N] of the environment's reward as a program, at states [N, ...] as MuJoCo measures them."""
+def totals(task: Task, qpos: np.ndarray, qvel: np.ndarray, act: np.ndarray, controls: np.ndarray):
+    """Totals [N] of the environment's reward as a program, at states [N, ...] as MuJoCo measures them after 1 s."""
     data, sensors = mujoco.MjData(task.model), []
     for row in zip(qpos, qvel, act, controls, strict=True):
         data.qpos[:], data.qvel[:], data.act[:], data.ctrl[:] = row
         mujoco.mj_forward(task.model, data)
         sensors.append(data.sensordata.copy())
-    states = Step(np.full(len(qpos), time), qpos, qvel, act, np.array(sensors), controls)
+    states = Step(np.ones(len(qpos)), qpos, qvel, act, np.array(sensors), controls)
     steps = jax.tree.map(lambda x: np.asarray(x, np.float32)[None], states)
-    initial = jax.tree.map(lambda x: x[:, 0], steps)
+    initial = jax.tree.map(lambda x: x[:, 0], steps.replace(time=0 * steps.time))
     program = load(parse(task.environment_reward))
     steps, initial, controls = jax.tree.map(
         lambda x: np.asarray(x, np.float32)[None], (steps, initial, controls[None])

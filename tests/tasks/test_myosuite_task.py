@@ -8,9 +8,10 @@ from typing import Any
 import mujoco
 import numpy as np
 import pytest
-from environment_episodes import STEPS, random_episode
+from environment_episodes import STEPS, random_episode, totals
 
 from movlr_jax.config.compose import compose
+from movlr_jax.engine.rewards import reward_source
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.tasks import Task, build_task
@@ -101,6 +102,47 @@ def test_targets_of_fingertips_are_goals():
     for tip in tips:
         assert task.goals[f"{tip}_pos"] == pytest.approx(theirs.data.site(f"{tip}_target").xpos, abs=1e-6)
         assert f'state.site("{tip}")' in task.initial_reward
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        "myoElbowPose1D6MRandom-v0",
+        "myoElbowPose1D6MExoFixed-v0",
+        "motorFingerPoseRandom-v0",
+        "myoHandPoseFixed-v0",
+        "myoTorsoPoseFixed-v0",
+        "motorFingerReachRandom-v0",
+        "myoHandReachFixed-v0",
+        "myoArmReachRandom-v0",
+        "myoHandObjHoldRandom-v0",
+    ],
+)
+def test_the_reward_of_an_environment_is_a_program(env: str):
+    """On 100 random states around the target, by the environment's own code."""
+    task, theirs, rng = made(env), gymnasium.make(env).unwrapped, np.random.default_rng(0)
+    theirs.reset(seed=0)
+    qpos, qvel, act = task.start(rng, 100)
+    near = rng.uniform(0, 1, (100, 1)) ** 3  # from the target or the start to far away
+    if (angles := getattr(theirs, "target_jnt_value", None)) is not None:
+        qpos[:50, : len(angles)] = angles
+    qpos = qpos + near * rng.standard_normal(qpos.shape) * (0.1 if "ObjHold" in env else 1.0)
+    act = rng.uniform(0, 1, act.shape)
+    expected = []
+    for row, speed, activation in zip(qpos, qvel, act, strict=True):
+        theirs.data.act[:], theirs.data.time = activation, 1.0
+        theirs.set_state(row, speed)
+        expected.append(theirs.get_reward_dict(theirs.get_obs_dict(theirs._accessor))["dense"])
+    found = totals(task, qpos, qvel, act, np.zeros((100, task.model.nu)))
+    assert len(np.unique(np.round(expected, 3))) > 60
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+    assert task.human_reward == task.environment_reward
+
+
+def test_an_environment_whose_reward_is_no_program_is_told():
+    task = made("myoHandKeyTurnFixed-v0")
+    with pytest.raises(UserError, match=r"there is no reward 'environment': give a file.* one of: human, initial"):
+        reward_source("environment", task)
 
 
 def test_settings_are_those_of_the_environment():

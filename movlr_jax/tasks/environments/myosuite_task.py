@@ -12,8 +12,9 @@ import mujoco
 import numpy as np
 
 from movlr_jax.errors import UserError, needed, unknown_name
-from movlr_jax.models.spec import compiled_specs, quiet
+from movlr_jax.models.spec import compile_spec, compiled_specs, quiet
 from movlr_jax.tasks.base import Task
+from movlr_jax.tasks.environments.myosuite_rewards import own_reward
 from movlr_jax.tasks.environments.replay import ActionMap, Environment, environment_task, matched
 
 # what the families of environments reward, in words that are read without a language model
@@ -67,9 +68,18 @@ def myosuite_task(
     words = description or next((text for part, text in DESCRIPTIONS.items() if part in name), None)
     if not words:
         raise UserError(f'say what env={env} rewards, as in task.settings.description="walk forward"')
-    goals = _goals(world)
+    targets = _targets(world)
+    goals = _goals(world, targets)
     first = POSE_REWARD.format(description=words) if "target_angles" in goals and len(goals) == 1 else None
-    return environment_task(environment, spec, description=words, episode_s=episode_s, goals=goals, reward=first)
+    return environment_task(
+        environment,
+        spec,
+        description=words,
+        episode_s=episode_s,
+        goals=goals,
+        reward=first,
+        own_reward=own_reward(world, targets, words.capitalize()),
+    )
 
 
 def settings_of(env: str | None) -> dict[str, float]:
@@ -102,7 +112,7 @@ def _opened(env: str | None, seed: int = 0) -> tuple[Environment, mujoco.MjSpec]
     except Exception as error:  # an environment may raise anything
         sentence = " ".join(str(error).split())
         raise UserError(f"env={env} cannot be a task: {type(error).__name__}: {sentence}") from error
-    spec = next((spec for spec in reversed(specs) if _compiled(spec).names == world.model.names), None)
+    spec = next((spec for spec in reversed(specs) if compile_spec(spec).names == world.model.names), None)
     if spec is None:
         raise UserError(f"env={env} does not make its model with MjSpec, so it cannot be a task")
     spec = matched(spec.copy(), world.model, env)
@@ -130,14 +140,15 @@ def _action_map(world: Any, env: str) -> ActionMap:
     return ActionMap.fitted(given, np.array(made), [world.model.actuator(i).name for i in range(world.model.nu)], env)
 
 
-def _compiled(spec: mujoco.MjSpec) -> Any:
-    with quiet():
-        return spec.compile()
+def _targets(world: Any) -> dict[str, str]:
+    """Return for each site with a target the name of its goal; one in `_pos` would be that of a body of this name."""
+    bodies = {world.model.body(b).name for b in range(world.model.nbody)}
+    tips = [world.model.site(tip).name for tip in getattr(world, "tip_sids", ())]
+    return {tip: f"{tip}_target" if tip in bodies else f"{tip}_pos" for tip in tips}
 
 
-def _goals(world: Any) -> dict[str, np.ndarray]:
-    """Return the targets of an environment after its reset, by the names of goals."""
-    model, data = world.model, world.data
+def _goals(world: Any, targets: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Return the targets of an environment after its reset, by the names of goals. targets: those of its sites."""
     goals = {
         name: np.asarray(value, float)
         for name, value in world._task_state.items()
@@ -146,10 +157,8 @@ def _goals(world: Any) -> dict[str, np.ndarray]:
     if (angles := getattr(world, "target_jnt_value", None)) is not None:
         goals.setdefault("target_angles", np.asarray(angles, float))
     if not goals:
-        bodies = {model.body(b).name for b in range(model.nbody)}
-        for tip, target in zip(getattr(world, "tip_sids", ()), getattr(world, "target_sids", ()), strict=True):
-            name = model.site(tip).name
-            goals[f"{name}_target" if name in bodies else f"{name}_pos"] = data.site_xpos[target].copy()
+        places = world.data.site_xpos[world.target_sids] if targets else ()
+        goals = dict(zip(targets.values(), np.array(places), strict=True))
     if hasattr(world, "target_y_vel"):  # the environments measure velocities backwards
         goals["velocity"] = np.array([-world.target_x_vel, -world.target_y_vel, 0.0])
     return goals

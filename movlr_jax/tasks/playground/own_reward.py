@@ -86,10 +86,14 @@ class OwnReward:
         """How the environment makes controls of actions, from a few."""
         nu = self.env.action_size
         rng = np.random.default_rng(0)
-        given = np.array([-np.ones(nu), np.ones(nu), *rng.uniform(-1, 1, (3, nu))], np.float32)
+        # small ones, of which targets of joints are not clipped
+        given = 0.1 * np.array([-np.ones(nu), np.ones(nu), *rng.uniform(-1, 1, (3, nu))], np.float32)
         made = np.array([self._controls(action) for action in given])
         names = [self.env.mj_model.actuator(i).name for i in range(self.env.mj_model.nu)]
-        fitted = ActionMap.fitted(given.astype(float), made.astype(float), names, self.name)
+        try:
+            fitted = ActionMap.fitted(given.astype(float), made.astype(float), names, self.name)
+        except UserError as error:
+            raise UserError(f"{error}, so its reward is not known; set task.settings.measured_by=task") from None
         return ActionMap(fitted.sigmoid, fitted.offset, fitted.gain, np.full(nu, -np.inf), np.full(nu, np.inf))
 
     def _controls(self, action: np.ndarray) -> np.ndarray:
