@@ -162,7 +162,7 @@ def carrying(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray | None:
 
 
 def _pulls(model: mujoco.MjModel, qpos: np.ndarray) -> tuple[mujoco.MjData, np.ndarray]:
-    """Return data at `qpos` [nq] at rest, and the forces [nu, nv] of motors per unit of their controls, 0 of others."""
+    """Return data at `qpos` [nq] at rest, and the forces [nu, nv] of motors per unit of control, 0 of others."""
     data = mujoco.MjData(model)
     (moment,) = moment_arms(model, data, qpos[None])
     mujoco.mj_forward(model, data)
