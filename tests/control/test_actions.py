@@ -135,14 +135,6 @@ def test_measures_under_pd_are_those_of_what_the_motors_exert(tmp_path: Path):
     assert again.terms["control"]["mean"] == pytest.approx(cost, rel=1e-3)
 
 
-def departure(model: mujoco.MjModel, ctrl: np.ndarray, qpos: np.ndarray, seconds: float) -> float:
-    """The largest angle in rad by which a joint is off `qpos` [nq] after so long under constant controls [nu]."""
-    data = mujoco.MjData(model)
-    data.qpos[:], data.ctrl[:] = qpos, ctrl
-    mujoco.mj_step(model, data, round(seconds / model.opt.timestep))
-    return float(np.abs(data.qpos - qpos)[model.jnt_qposadr[model.jnt_type >= 2]].max())
-
-
 def test_controls_reach_both_ends_and_rest_at_nothing():
     model = mujoco.MjModel.from_xml_string(LEG)
     space = spaces.controls(model, np.array([2.0, 0.0]))

@@ -9,6 +9,7 @@ import jax
 import mujoco
 import numpy as np
 import pytest
+from programs import program
 from tiny_task import task as tiny_task
 
 from movlr_jax.control import muscle_controllers as laws
@@ -23,8 +24,6 @@ from movlr_jax.models.spec import compile_spec
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.rewards.state import instrument, layout_of
-from movlr_jax.sandbox.source import parse
-from movlr_jax.sandbox.trace import load
 from movlr_jax.types import SimState, Trajectory
 
 PLANNED = ("hip", "knee")
@@ -34,19 +33,12 @@ LAWS = (
     laws.Product(),
     laws.Product(hold=False),
 )
-REWARDS = (
-    'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n'
-    '    return {"a": -shaping.smooth_abs(state.q("knee") - 1.0)}\n',
-    'WEIGHTS = {"a": 10.0, "b": 0.1}\ndef reward(state, action):\n'
-    '    return {"a": -jnp.square(state.q("hip")), "b": -jnp.mean(state.muscles)}\n',
-    'WEIGHTS = {"a": 3.0}\ndef reward(state, action):\n    return {"a": state.pos("foot")[0]}\n',
-    'WEIGHTS = {"a": 5.0}\ndef reward(state, action):\n'
-    '    return {"a": -jnp.linalg.norm(state.pos("foot") - state.goal("foot_pos"))}\n',
-)  # fmt: skip
-
-
-def programs(sources: Sequence[str] = REWARDS) -> list[RewardProgram]:
-    return [load(parse(source)) for source in sources]
+REWARDS = [
+    program('-shaping.smooth_abs(state.q("knee") - 1.0)'),
+    program('-10.0 * jnp.square(state.q("hip"))', "-0.05 * jnp.mean(state.muscles)"),
+    program('3.0 * state.pos("foot")[0]'),
+    program('-5.0 * jnp.linalg.norm(state.pos("foot") - state.goal("foot_pos"))'),
+]
 
 
 def lengths_at(model: mujoco.MjModel, qpos: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -373,7 +365,7 @@ def test_four_candidates_together_are_each_alone_bit_by_bit(tiny, kind: str):
         tiny.goals,
         rules.Mppi(samples=8, adapt=0.2, temperature=0.1, sigma_min=0.05),
     )
-    start, four = tiny.states(2, seed=1), programs()
+    start, four = tiny.states(2, seed=1), REWARDS
     together = act(planner, four, start)
     assert together.actions.shape == (4, 7, tiny.model.nu)
     assert len(np.unique(together.actions[:, -1], axis=0)) == 4, "four rewards, four motions"
@@ -395,9 +387,7 @@ def test_rows_that_diverge_never_win():
     layout = layout_of(model, {})
     space = ControlSpace(model, knots=1, horizon_s=0.05)
     planner = planner_of(space, model, layout, {}, rules.Mppi(samples=64, sigma=0.2), horizon_s=0.05)
-    greedy = (
-        'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": jnp.abs(action[1]) + 0.01 * action[0]}\n'
-    )
+    greedy = program("jnp.abs(action[1]) + 0.01 * action[0]")
     rest = np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 0))
 
     controls = np.array([[1.0, 0.09], [1.0, 0.2]], np.float32)
@@ -406,7 +396,7 @@ def test_rows_that_diverge_never_win():
     )
     assert open_loop.diverged.tolist() == [False, True]
 
-    trajectory = act(planner, programs([greedy]), rest)
+    trajectory = act(planner, [greedy], rest)
     assert not trajectory.diverged.any()
     leaps = np.abs(np.diff(trajectory.actions[..., 1], prepend=0.0))
     assert 0.01 < leaps.max() <= 0.1
@@ -421,10 +411,8 @@ def test_when_every_sample_diverges_the_plan_stays():
     planner = planner_of(space, model, layout_of(model, {}), {}, config, horizon_s=0.05)
     state = planner.sim_physics.start(np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 0)))
     state = state.replace(prev_action=np.array([[0.3, 0.5]], np.float32))
-    greedy = 'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": action[0]}\n'
-    trajectory = planner.optimise(programs([greedy]), jax.random.key(0)).rollout(
-        state, steps=1, key=jax.random.key(0)
-    )
+    controllers = planner.optimise([program("action[0]")], jax.random.key(0))
+    trajectory = controllers.rollout(state, steps=1, key=jax.random.key(0))
     np.testing.assert_allclose(trajectory.actions[0, 0], [0.3, 0.5], atol=1e-6)
     assert trajectory.diverged.all()
     close(planner)
@@ -432,16 +420,13 @@ def test_when_every_sample_diverges_the_plan_stays():
 
 def test_what_is_replaced_in_plans_is_counted(tiny):
     """A term without a number anywhere: every step of every rollout of every plan, under its own program alone."""
-    broken = (
-        'WEIGHTS = {"a": 1.0, "b": 1.0}\ndef reward(state, action):\n'
-        '    return {"a": jnp.log(-1.0 - state.time), "b": state.q("knee")}\n'
-    )
+    broken = program("jnp.log(-1.0 - state.time)", 'state.q("knee")')
     space = PostureSpace(laws.Linear(), tiny.model, tiny.layout, PLANNED)
     config = Mpc2(horizon_s=0.04, mppi=rules.Mppi(samples=5))
     task = replace(tiny_task(), layout=tiny.layout, goals=tiny.goals)
     planner = Planner(config, task, space, tiny.physics, tiny.physics)
-    controllers = planner.optimise(programs([REWARDS[0], broken]), jax.random.key(0))
-    assert controllers.nonfinite == [{"a": 0}, {"a": 0, "b": 0}]
+    controllers = planner.optimise([REWARDS[0], broken], jax.random.key(0))
+    assert controllers.nonfinite == [{"t0": 0}, {"t0": 0, "t1": 0}]
     start = tiny.physics.start(*(np.repeat(x, 2, axis=0) for x in tiny.states(1)))
     controllers.rollout(start, steps=6, key=jax.random.key(0))
-    assert controllers.nonfinite == [{"a": 0}, {"a": 3 * 5 * 4, "b": 0}]
+    assert controllers.nonfinite == [{"t0": 0}, {"t0": 3 * 5 * 4, "t1": 0}]

@@ -51,7 +51,9 @@ def test_update_is_the_equation(elites: int, adapt: float, missing: int):
     config = replace(BASE, elites=elites, adapt=adapt)
     for seed in range(3):
         plan, samples, costs = drawn(seed)
-        costs[np.random.default_rng(seed).permutation(N)[:missing]] = np.inf
+        costs = 1000.0**seed * costs + np.float32(5 * seed)  # w . r has no natural unit
+        gone = np.random.default_rng(seed).permutation(N)[:missing]
+        costs[gone], samples[gone] = np.inf, 1e9
         new = update(config, plan, samples, costs, LOWER, UPPER)
         mean, sigma = update_in_numpy(config, plan, samples, costs)
         np.testing.assert_allclose(new.mean, mean, rtol=1e-4, atol=1e-5)
@@ -59,41 +61,20 @@ def test_update_is_the_equation(elites: int, adapt: float, missing: int):
 
 
 def test_update_worked_by_hand():
-    """Costs 0, 1, 2 at temperature 0.5: weights 1, e^-1, e^-2 over a range of 2, so values 0, 1, 2 give 0.4247."""
+    """Costs 0, 1, 2 at temperature 0.5: weights 1, e^-1, e^-2 over a range of 2, so values 0, 1, 2 give 0.4247.
+
+    Equal costs weigh the same: values 0, 1, 5 give 2.
+    """
     config = Mppi(samples=3, temperature=0.5)
     box = jnp.array([0.0]), jnp.array([10.0])
     plan = config.init(jnp.zeros((1, 1)), *box)
     new = update(config, plan, jnp.array([0.0, 1.0, 2.0])[:, None, None], jnp.array([0.0, 1.0, 2.0]), *box)
     np.testing.assert_allclose(new.mean, [[0.4247]], atol=1e-4)
+    equal = update(config, plan, jnp.array([0.0, 1.0, 5.0])[:, None, None], jnp.full(3, 3.0), *box)
+    np.testing.assert_allclose(equal.mean, [[2.0]], atol=1e-5)
     only_best = replace(config, elites=1)
     assert update(only_best, plan, jnp.array([3.0, 1.0, 2.0])[:, None, None], jnp.array([1.0, 0.0, 2.0]),
                        *box).mean == 1.0  # fmt: skip
-
-
-def test_costs_count_relative_to_their_range():
-    """A thousand times the cost, or a constant more of it, is the same plan: w . r has no natural unit."""
-    plan, samples, costs = drawn()
-    one = update(BASE, plan, samples, costs, LOWER, UPPER)
-    for other in (1000 * costs, costs + 5):
-        two = update(BASE, plan, samples, other, LOWER, UPPER)
-        np.testing.assert_allclose(one.mean, two.mean, atol=1e-4)
-
-
-def test_equal_costs_weigh_the_same():
-    plan, samples, _ = drawn()
-    new = update(BASE, plan, samples, jnp.full(N, 3.0), LOWER, UPPER)
-    np.testing.assert_allclose(new.mean, samples.mean(0), atol=1e-5)
-
-
-def test_diverged_samples_have_no_weight():
-    """Whatever stands in their place changes nothing."""
-    plan, samples, costs = drawn()
-    costs[[0, 7]] = np.inf
-    one = update(BASE, plan, samples, costs, LOWER, UPPER)
-    samples[[0, 7]] = 1e9
-    two = update(BASE, plan, samples, costs, LOWER, UPPER)
-    np.testing.assert_array_equal(one.mean, two.mean)
-    np.testing.assert_array_equal(one.sigma, two.sigma)
 
 
 @pytest.mark.parametrize("cost", [np.inf, -np.inf, np.nan])
@@ -134,45 +115,10 @@ def test_known_samples_come_first_the_mean_what_is_held_and_what_was_at_the_star
     np.testing.assert_array_equal(beyond[1], np.broadcast_to(UPPER, (KNOTS, DIMS)))
 
 
-def test_candidates_share_their_noise():
-    """K candidates in one vmap, as the planner runs them: the same deviation from each one's own mean, and each
-    as if alone."""
-    means = jnp.stack([jnp.zeros((KNOTS, DIMS)) + shift for shift in (0.2, 0.4, 0.6, 0.8)])
-    plans = jax.vmap(lambda m: BASE.init(m, LOWER, UPPER))(means)
-    noise = 0.1 * jax.random.normal(jax.random.key(0), (N, KNOTS, DIMS))
-    together = jax.vmap(lambda p: BASE.sample(p, p.mean, p.mean, noise, LOWER, UPPER))(plans)
-    deviation = together - means[:, None]
-    np.testing.assert_allclose(deviation, np.broadcast_to(deviation[0], deviation.shape), atol=1e-6)
-    costs = jnp.square(together).sum((-1, -2))
-    updated = jax.vmap(lambda p, z, c: update(BASE, p, z, c, LOWER, UPPER))(plans, together, costs)
-    for k in range(4):
-        alone = update(BASE, jax.tree.map(lambda x, k=k: x[k], plans), together[k], costs[k], LOWER, UPPER)
-        np.testing.assert_allclose(updated.mean[k], alone.mean, atol=1e-6)
-
-
 def test_init_clips_and_scales_by_the_range():
     plan = BASE.init(jnp.full((KNOTS, DIMS), 3.0), LOWER, UPPER)
     np.testing.assert_array_equal(plan.mean, np.tile([1.0, 2.0, 3.0], (KNOTS, 1)))
     np.testing.assert_allclose(plan.sigma, np.tile([0.2, 0.2, 1.0], (KNOTS, 1)), rtol=1e-6)
-
-
-@pytest.mark.parametrize("config", [BASE, replace(BASE, samples=64, elites=16, adapt=0.1, sigma_min=0.002)])
-def test_a_quadratic_is_minimised(config: Mppi):
-    """To within the spread it keeps: two floors of sigma. Both with a constant and with an adapted spread."""
-    goal = jnp.array([[0.7, 0.1, -3.0], [-0.5, 1.9, 4.0]])
-    plan = config.init(jnp.zeros((KNOTS, DIMS)), LOWER, UPPER)
-
-    @jax.jit
-    def improve(plan: PlanDistribution, key: jax.Array) -> PlanDistribution:
-        noise = jax.random.normal(key, (config.samples, KNOTS, DIMS))
-        samples = config.sample(plan, plan.mean, plan.mean, noise, LOWER, UPPER)
-        costs = jnp.square((samples - goal) / (UPPER - LOWER)).sum((-1, -2))
-        return update(config, plan, samples, costs, LOWER, UPPER)
-
-    for key in jax.random.split(jax.random.key(3), 60):
-        plan = improve(plan, key)
-    error = np.abs((plan.mean - goal) / (UPPER - LOWER)).max()
-    assert error < 2 * config.sigma_min + 0.005, error
 
 
 def test_a_plan_moves_on_with_time():

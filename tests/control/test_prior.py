@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from programs import program
 from tiny_task import task as tiny_task
 
 from movlr_jax._util.settings import changed
@@ -28,18 +29,8 @@ from movlr_jax.sandbox.trace import load
 from movlr_jax.types import Trajectory
 
 TASK = tiny_task()
-KICK = load(
-    parse(
-        '"""x"""\nWEIGHTS = {"a": 1.0}\n\n\ndef reward(state, action):\n'
-        '    return {"a": -jnp.linalg.norm(state.pos("foot") - state.goal("foot_pos"))}\n'
-    )
-)
-RELAX = load(
-    parse('"""x"""\nWEIGHTS = {"a": 1.0}\n\n\ndef reward(state, action):\n    return {"a": -jnp.mean(action)}\n')
-)
-BEND = load(
-    parse('"""x"""\nWEIGHTS = {"a": 1.0}\n\n\ndef reward(state, action):\n    return {"a": state.q("knee")}\n')
-)
+KICK = program('-jnp.linalg.norm(state.pos("foot") - state.goal("foot_pos"))')
+RELAX, BEND = program("-jnp.mean(action)"), program('state.q("knee")')
 STEPS = 10
 
 
@@ -97,11 +88,11 @@ def test_rewards_together_are_each_alone(config: Mpc2):
     together = episode(setting, three)
     ends = together.actions[:, -1]
     assert min(np.abs(ends[i] - ends[j]).max() for i, j in ((0, 1), (0, 2), (1, 2))) > 0.01, "three motions"
-    for k, program in enumerate(three):
+    for k, own in enumerate(three):
         jax.tree.map(
             lambda x, y, k=k: np.testing.assert_allclose(x[k : k + 1], y, rtol=1e-4, atol=1e-5),
             together,
-            episode(setting, (program,)),
+            episode(setting, (own,)),
         )
 
 

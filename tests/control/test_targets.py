@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 import pytest
 from bodies import CART, MOTOR_DOG, WHEELED
+from programs import program
 
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.mpc.planner import Planner
@@ -16,8 +17,6 @@ from movlr_jax.control.optimizers import Mppi
 from movlr_jax.control.targets import joint_targets
 from movlr_jax.errors import UserError
 from movlr_jax.models.motors import TargetSettings, gains, motors, targetable
-from movlr_jax.sandbox.source import parse
-from movlr_jax.sandbox.trace import load
 from movlr_jax.tasks import Task, simple_task
 
 ARM = """<mujoco><worldbody><body pos="0 0 .5"><joint name="a" axis="0 1 0" range="-90 90"/>
@@ -25,10 +24,8 @@ ARM = """<mujoco><worldbody><body pos="0 0 .5"><joint name="a" axis="0 1 0" rang
 <body pos="0 0 -.3"><joint name="b" axis="0 1 0" range="-90 0"/>
 <geom type="capsule" fromto="0 0 0 0 0 -.3" size=".03"/></body></body></worldbody>
 <actuator><motor joint="a" ctrlrange="-20 20"/><motor joint="b" ctrlrange="-9 9"/></actuator></mujoco>"""
-REWARD = (
-    'WEIGHTS = {"a": 1.0, "b": 1.0}\ndef reward(state, action):\n'
-    '    return {"a": -jnp.sum(jnp.square(action)), "b": jnp.sum(action * state.prev_action)}\n'
-)
+EFFORT, STEADY = "jnp.sum(jnp.square(action))", "0.5 * jnp.sum(action * state.prev_action)"  # of weight 2
+REWARD = program(f"-{EFFORT}", STEADY)
 
 
 def task_of(text: str) -> Task:
@@ -49,8 +46,7 @@ def test_recorded_torques_move_the_users_model_alike():
     task = task_of(MOTOR_DOG)
     planner = planner_of(task)
     start = planner.sim_physics.start(*task.start(np.random.default_rng(1), 1))
-    restless = load(parse(REWARD.replace("-jnp.sum", "jnp.sum")))
-    controllers = planner.optimise([restless], jax.random.key(0))
+    controllers = planner.optimise([program(EFFORT, STEADY)], jax.random.key(0))
     played = controllers.rollout(start, steps=100, key=jax.random.key(0))
     actions = np.asarray(played.actions[0])
     data = mujoco.MjData(task.model)
@@ -69,9 +65,9 @@ def test_recorded_torques_move_the_users_model_alike():
 def test_rewards_read_torques_in_plans_and_episodes():
     """The cost of one plan is the mean of what the same program gives for the recorded controls."""
     task = task_of(MOTOR_DOG)
-    planner, program = planner_of(task), load(parse(REWARD))
+    planner = planner_of(task)
     start = planner.sim_physics.start(*task.start(np.random.default_rng(0), 1))
-    controllers = planner.optimise([program], jax.random.key(0))
+    controllers = planner.optimise([REWARD], jax.random.key(0))
     home = planner.space.held(planner.space.begun(start))
     plan = (home + 0.2)[:, None]
     cost = controllers.costs(plan, start, start.step, jax.random.key(0))
@@ -91,7 +87,7 @@ def test_engines_agree_on_costs():
         rows = task.start(np.random.default_rng(0), 1)
         start = planner.sim_physics.start(*rows)
         plan = np.full((1, 1, 2, 8), 0.2, np.float32)
-        controllers = planner.optimise([load(parse(REWARD))], jax.random.key(0))
+        controllers = planner.optimise([REWARD], jax.random.key(0))
         costs.append(np.asarray(controllers.costs(plan, start, start.step, jax.random.key(0))))
     np.testing.assert_allclose(*costs, rtol=1e-2)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -80,16 +79,6 @@ def read(data: bytes, folder: Any) -> np.ndarray:
     path = folder / "film.mp4"
     path.write_bytes(data)
     return np.asarray(mediapy.read_video(path))
-
-
-def in_child(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 @needs_gl
@@ -294,4 +283,5 @@ def test_import_and_probe_leave_the_environment_alone():
         "import movlr_jax.film.clips, movlr_jax.film.renderer; movlr_jax.film.renderer.renderer()\n"
         "print(dict(os.environ) == before)"
     )
-    assert in_child(code).stdout.strip() == "True"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "True"

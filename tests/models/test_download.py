@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from movlr_jax.cli.evaluate import main as evaluate
-from movlr_jax.cli.search import main as search
 from movlr_jax.errors import MissingModel
 from movlr_jax.models import MODELS, ms_human
 from movlr_jax.models.download import SWITCH, unreachable
@@ -106,14 +104,3 @@ def test_a_task_names_the_model_that_can_replace_one_that_is_missing(
     assert str(caught.value).endswith(instead)
     if "model=" in instead:
         assert MODELS[instead.split(",")[0].removeprefix("model=")].load()
-
-
-@pytest.mark.usefixtures("nothing_here", "elsewhere")
-@pytest.mark.parametrize("command", [search, evaluate])
-def test_a_command_names_the_model_that_can_replace_one_that_is_missing(
-    command, mistake, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv(SWITCH, "off")
-    said = mistake(command, "+task=bottle_pour", "model=ms_human_700", alone=False)
-    assert said.endswith("model=myoarm_r, which is here, does bottle_pour, too")
-    assert not Path("runs").exists()

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
+from programs import program
 from tiny_task import task as tiny_task
 
 from movlr_jax.config.compose import compose
@@ -25,8 +26,6 @@ from movlr_jax.errors import UserError
 from movlr_jax.physics.choose import GRAPHS, choose, planning_physics
 from movlr_jax.physics.mjx import MjxPhysics
 from movlr_jax.rewards.program import RewardProgram
-from movlr_jax.sandbox.source import parse
-from movlr_jax.sandbox.trace import load
 from movlr_jax.types import Trajectory
 
 KEY, ROWS, STEPS = jax.random.key(3), 8, 40  # 40 control steps of 5 simulation steps each
@@ -165,9 +164,7 @@ TERMS = (
 
 def rewards(generation: int) -> list[RewardProgram]:
     """Two programs that differ from those of every other generation."""
-    sources = [f'"""x"""\nWEIGHTS = {{"a": 1.0}}\n\n\ndef reward(state, action):\n    return {{"a": {t}}}\n' for t in
-               (TERMS[generation], f"{TERMS[generation]} * 2 + {generation}")]  # fmt: skip
-    return [load(parse(source)) for source in sources]
+    return [program(term) for term in (TERMS[generation], f"{TERMS[generation]} * 2 + {generation}")]
 
 
 @pytest.fixture(scope="module")

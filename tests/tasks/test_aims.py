@@ -89,19 +89,12 @@ def test_measures_are_what_mujoco_says():
     apart = np.linalg.norm(2 * arm.xipos - arm.xpos - end.body("head").xipos)
     assert measured(task, posed(task), end)["right_hand_to_head_error_m"] == pytest.approx(apart, abs=1e-4)
 
-    task = made("keep the pole upright", CART)
-    end = posed(task, hinge=0.4)
-    assert measured(task, posed(task), end)["pole_tilt_error_rad"] == pytest.approx(0.4, abs=1e-5)
-
 
 def test_a_knee_bends_by_its_joint_angle():
-    task, deep = made("bend the right knee"), made("bend the right knee by 30 degrees")
+    task = made("bend the right knee")
     end = posed(task, right_knee=0.8, right_hip=-0.3)
-    bent = measured(task, posed(task), end)
-    assert bent["right_knee_bent_rad"] == pytest.approx(0.8, abs=1e-4)
-    assert summary(bent).startswith("right knee bent 46°: ")
+    assert summary(measured(task, posed(task), end)).startswith("right knee bent 46°: ")
     assert measured(task, posed(task), end, posed(task))["right_knee_bent_rad"] == pytest.approx(0.0, abs=1e-4)
-    assert measured(deep, posed(deep), end)["right_knee_bent_rad"] == pytest.approx(0.8, abs=1e-4), "true"
 
     task = made("straighten the left elbow")
     begin, end = posed(task, left_elbow=-1.2), posed(task, left_elbow=-0.5)

@@ -347,13 +347,3 @@ def test_there_and_back_ends_where_it_began():
     assert motion(task, root(task, x=1 - np.abs(2 * RAMP - 1)))["success"] == 1
     assert motion(task, root(task, x=-(1 - np.abs(2 * RAMP - 1))))["success"] == 0
     assert motion(task, root(task, x=np.minimum(2 * RAMP, 1)))["success"] == 0
-
-
-def test_effort_orders_successes_alone():
-    task = made("panda", "lift the cube by 10 cm")
-    nothing = motion(task, slid(task, "cube", 0, 0, 0))
-    half, done = (motion(task, slid(task, "cube", 0, 0, z)) for z in (0.05, 0.1))
-    assert task.score(nothing | {"effort": 0.0}) == task.score(nothing | {"effort": 1.0})
-    assert task.score(half | {"effort": 1.0}) > task.score(nothing | {"effort": 0.0}) + task.tie
-    assert task.score(done | {"effort": 0.1}) > task.score(done | {"effort": 0.5})
-    assert task.score(done | {"effort": 0.5}) > task.score(half)

@@ -26,7 +26,6 @@ from movlr_jax.engine.tasks import check_read, task_of
 from movlr_jax.engine.tune import study_settings
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
-from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.report.data import read_run
 from movlr_jax.report.downloads import commands
@@ -176,10 +175,6 @@ def test_a_squat_is_no_fall_but_the_ground_is(walker: Task):
     assert squat.measure(episode_of(squat, low), squat)["fell"] == 0
     assert squat.measure(episode_of(squat, ground), squat)["fell"] == 1
     assert walker.measure(episode_of(walker, low), walker)["fell"] == 1
-
-
-def test_the_library_has_terms_for_words_that_it_reads(walker: Task):
-    assert {"progress", "height", "level"} <= set(library(walker))
 
 
 @pytest.mark.parametrize(
@@ -395,19 +390,13 @@ NO_TASK = [
     (["model=gone/a.xml", "instruction=wave"], "there is no model file FOLDER/gone/a.xml; give its path, absolute or "
      "relative to FOLDER"),
     (["model=tiny_muscel", "instruction=wave"], "there is no model 'tiny_muscel'; did you mean 'tiny_muscle'?"),
-    (["model=words.xml", "instruction=wave"], "FOLDER/words.xml cannot be read: XML parse error"),
     (["model=ball.xml", "instruction=wave"], "the model of the task ball has no actuators, so it cannot"),
-    (["model=nomass.xml", "instruction=wave"], "FOLDER/nomass.xml does not compile: Error: mass and inertia"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), NO_TASK)
 def test_what_is_missing_is_told_in_one_sentence(folder: Path, arguments: list[str], sentence: str):
-    joint = '<mujoco><worldbody><body><joint name="j"/>{}</body></worldbody>{}</mujoco>'
-    motor = '<actuator><motor joint="j" ctrlrange="-1 1"/></actuator>'
-    Path("words.xml").write_text("wave")
-    Path("ball.xml").write_text(joint.format('<geom size="0.1"/>', ""))
-    Path("nomass.xml").write_text(joint.format("", motor))
+    Path("ball.xml").write_text("<mujoco><worldbody><body><joint/><geom size='0.1'/></body></worldbody></mujoco>")
     with pytest.raises(UserError) as caught:
         task_of(compose(arguments))
     assert "\n" not in str(caught.value)

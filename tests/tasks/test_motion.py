@@ -13,7 +13,6 @@ from moving import CRAWLER, HOPPER, PAGE, block
 
 import movlr_jax as mj
 from movlr_jax.cli.search import main as search
-from movlr_jax.config.compose import compose
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.scripted.metrics import MetricsJudge
 from movlr_jax.evolution.scripted.proposer import ScriptedProposer
@@ -223,22 +222,9 @@ def test_the_way_is_measured_until_a_fall():
     assert task.diagnose(whole) == []
 
 
-def test_rises_and_turns_are_measured():
-    hop, turn = made("jump"), made("turn right")
-    up = np.repeat(hop.model.qpos0[None], 5, axis=0)
-    up[:, 2] += [0.0, 0.1, 0.3, 0.1, 0.0]
-    assert hop.motion
-    assert hop.motion.measure(episode(hop, up, 1.0))["rise_m"] == pytest.approx(0.3, abs=1e-6)
-    angle = np.linspace(0.0, -4.0, 5)  # past -pi
-    round_ = np.repeat(turn.model.qpos0[None], 5, axis=0)
-    round_[:, 3], round_[:, 6] = np.cos(angle / 2), np.sin(angle / 2)
-    assert turn.motion
-    assert turn.motion.measure(episode(turn, round_, 1.0))["turned_rad"] == pytest.approx(4.0, abs=1e-5)
+def test_turn_that_misses_its_angle_is_diagnosed_and_scores_less():
     for words, turned in (("turn right by 200 degrees", 4.0), ("turn left by 1 rad", -4.0)):
-        task = made(words)
-        assert task.motion
-        measured = task.motion.measure(episode(task, round_, 1.0))
-        assert measured["turned_rad"] == pytest.approx(turned, abs=1e-5)
+        task, measured = made(words), {"upright_fraction": 1.0, "fell": 0.0, "turned_rad": turned}
         assert [need.kind for need in task.diagnose(measured)] == ["turning"]
         assert task.score(measured) < task.score(measured | {"turned_rad": np.sign(turned) * 3.8})
 
@@ -423,8 +409,3 @@ def test_a_task_without_a_success_cannot_fail(folder: Path, capfd: pytest.Captur
     assert search(["+task=hop.py", *QUICK, "episode_s=0.1"]) == 0
     said = capfd.readouterr().err
     assert "rank: all programs have almost the same score, so their order means nothing; in a task" in said
-
-
-def test_the_plans_of_the_robot_are_as_they_were():
-    walk = compose(["+task=humanoid_walk"]).optimizer
-    assert (walk.horizon_s, walk.knots) == (0.6, 4)
