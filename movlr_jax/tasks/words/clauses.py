@@ -134,7 +134,12 @@ def travel(
     if abs(np.dot(way, of.up)) < 0.7 and not turns:
         aside = np.cross(of.up, way)
         off, moved = float(np.dot(begun, aside)), along(of.moved, aside.tolist())
-        terms.append(Term("drift", "straight", 1.0, error(f"{moved} - {off:.4g}" if off else moved)))
+        strayed = f"({moved} - {off:.4g})" if off else moved
+        if distance is None:
+            terms.append(Term("drift", "straight", 1.0, error(strayed)))
+        else:  # it should arrive there, not only as far away
+            aside_speed = along(VELOCITY, aside.tolist())
+            terms.append(Term("drift", "place", 5.0, error(f"{aside_speed} + {_BACK:g} * {strayed}")))
     amount = "" if distance is None else f" {distance:.3g} m"
     frame = ", seen from the body as it turns" if turns else ""
     return Measure(
