@@ -72,7 +72,7 @@ def test_leg_coordinates_have_the_signs_and_sizes_of_opensim(name: str, side: st
 
     def turned_deg(coordinate: str, by: float, upper: str, lower: str) -> float:
         x, y = (place(lower, **pose) - place(upper, **pose) for pose in ({}, {f"{coordinate}_{end}": by}))
-        return np.degrees(np.arccos(x @ y / np.linalg.norm(x) / np.linalg.norm(y)))
+        return float(np.degrees(np.arccos(x @ y / np.linalg.norm(x) / np.linalg.norm(y))))
 
     assert moved("hip_flexion", "shank")[0] > 0.03
     assert turned_deg("hip_flexion", np.pi / 6, "thigh", "shank") == pytest.approx(30.0, abs=1.0)
