@@ -78,6 +78,8 @@ QUARTER = np.pi / 2
     ("words", "moved", "metric", "value", "success"),
     [
         ("turn right by 90 degrees", {"yaw": -QUARTER * RAMP}, "turned_rad", QUARTER, 1),
+        ("walk forward 2 m", {"x": 2 * RAMP, "y": 0.2 * RAMP}, "distance_m", 2.0, 1),
+        ("walk forward 2 m", {"x": 2 * RAMP, "y": -3.9 * RAMP}, "distance_m", 2.0 - 3.6, 0),
         ("turn right by 90 degrees", {"yaw": QUARTER * RAMP}, "turned_rad", -QUARTER, 0),
         ("turn right by 90 degrees", {"yaw": -2.6 * RAMP}, "turned_rad", 2.6, 0),
         ("spin left twice", {"yaw": 4 * np.pi * RAMP}, "turned_rad", 4 * np.pi, 1),

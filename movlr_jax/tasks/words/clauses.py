@@ -44,6 +44,7 @@ AT_ONCE = 2.5  # rad, greatest angle to turn by for which the requested heading 
 RATE = 1.5  # rad/s, of a requested heading that moves
 _SLOWING_S = 1.0  # s before the end of a travel in which it slows down
 _BACK = 2.0  # 1/s, of a body that strays: speed of its way back per m
+_ASIDE_M, _ASIDE = 0.3, 0.1  # m, or share of the distance, that a travel may end beside its place
 CYCLE_S = 2.0  # in which a body goes down and comes up
 WAVES_HZ, STEPS_HZ = 1.0, 2.0
 JUMPED = 0.05  # m, height of a jump that counts
@@ -119,7 +120,8 @@ def travel(
     begun: Vector = (0.0, 0.0, 0.0),  # [3] m, where it should be when this phase begins, for its terms
     leads: bool = False,  # whether its velocity is the goal of the task
 ) -> Measure:
-    """Mean speed along a direction, or the distance covered."""
+    """Mean speed along a direction, or the distance covered, less what it ends too far to the side of its place."""
+    value = along(of.moved, way)
     covered, fast = integral if turns else as_it_is, Goal(0.5 * speed, best=speed, scale=speed)
     pace = f"jnp.dot({VELOCITY}, {of.turned} @ {array_of(way)})" if turns else along(VELOCITY, way)
     goal = 'jnp.linalg.norm(state.goal("velocity"))' if leads else f"{speed:g}"
@@ -140,11 +142,12 @@ def travel(
         else:  # it should arrive there, not only as far away
             aside_speed = along(VELOCITY, aside.tolist())
             terms.append(Term("drift", "place", 5.0, error(f"{aside_speed} + {_BACK:g} * {strayed}")))
+            value += f" - jnp.maximum(jnp.abs({strayed}) - {max(_ASIDE_M, _ASIDE * distance):g}, 0.0)"
     amount = "" if distance is None else f" {distance:.3g} m"
     frame = ", seen from the body as it turns" if turns else ""
     return Measure(
         f"move {word}{amount} at about {speed:.2g} m/s{frame}",
-        "progress_m_s" if distance is None else "distance_m", pace if turns else along(of.moved, way),
+        "progress_m_s" if distance is None else "distance_m", pace if turns else value,
         about(speed if exact and distance is None else distance, LENGTH, fast), tuple(terms),
         kind="forward", curve=per_second(covered) if distance is None else covered, counts="end",
         changes="place", state_tells=distance is not None and not turns,
