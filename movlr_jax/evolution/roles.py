@@ -40,14 +40,15 @@ def build_roles(config: Config, archive: Archive, clip: Callable[[Evaluation], C
     proposer, judge, critic = _proposer(config, models), _judge(config, models), _critic(config, models)
     watching = [role for role, made in (("judge", judge), ("critic", critic)) if "client" in services_of(made)]
     by_people = "judge" in watching and models.vlm.name == "person"
-    used = models.used()
-    if not isinstance(config.judge, Auto):
-        used += f"; the judge is {judge.name}"
+    ready = {
+        "proposer": filled(proposer, models.of_proposer(proposer)),
+        "judge": filled(judge, models.of_watcher(f"judge={JUDGES.name_of(judge)}", judge)),
+        "critic": filled(critic, models.of_watcher(f"critic={CRITICS.name_of(critic)}", critic)),
+    }
+    by_whom = "" if isinstance(config.judge, Auto) else f"; the judge is {judge.name}"
     return Roles(
-        proposer=filled(proposer, models.of_proposer(proposer)),
-        judge=filled(judge, models.of_watcher(f"judge={JUDGES.name_of(judge)}", judge)),
-        critic=filled(critic, models.of_watcher(f"critic={CRITICS.name_of(critic)}", critic)),
-        models_used=used,
+        **ready,
+        models_used=models.used() + by_whom,
         clients=models.clients,
         showing=to_people(models.vlm.page.raters) if by_people else BOTH_ORDERS,
         watch=_watch(models.watcher("judge")) if by_people else unwatched,
