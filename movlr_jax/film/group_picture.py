@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import colorsys
-import io
 from collections.abc import Mapping
 
 import mujoco
 import numpy as np
 from PIL import Image
 
+from movlr_jax.film.encoding import as_file
 from movlr_jax.film.renderer import Canvas, place
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import Camera
@@ -37,7 +37,8 @@ def picture(task: Task, groups: Mapping[str, int]) -> bytes:
             if actuator.trntype[0] == mujoco.mjtTrn.mjTRN_TENDON:
                 model.tendon_rgba[actuator.trnid[0]] = colour_of(group)
         place(model, data, qpos)
-        return _png(canvas.draw(data, [_view(model, data, task.cameras[0], turn) for turn in (30.0, -60.0, -150.0)]))
+        views = [_view(model, data, task.cameras[0], turn) for turn in (30.0, -60.0, -150.0)]
+        return as_file(Image.fromarray(canvas.draw(data, views)), "PNG")
 
 
 def _view(model: mujoco.MjModel, data: mujoco.MjData, camera: Camera, turn: float) -> mujoco.MjvCamera:
@@ -49,9 +50,3 @@ def _view(model: mujoco.MjModel, data: mujoco.MjData, camera: Camera, turn: floa
     view.lookat[:], view.distance = middle, 1.5 * spread + 0.3
     view.azimuth, view.elevation = camera.azimuth + turn, -5.0
     return view
-
-
-def _png(pixels: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()
