@@ -14,15 +14,7 @@ from typing import Any, TypeVar
 from movlr_jax._util.keys import redact
 from movlr_jax.errors import BudgetSpent, UserError, printable, resuming
 from movlr_jax.language.clients.answers import read
-from movlr_jax.language.clients.call import (
-    Answer,
-    BadAnswer,
-    ModelBackend,
-    Question,
-    Reply,
-    Transient,
-    key_of,
-)
+from movlr_jax.language.clients.call import Answer, BadAnswer, ModelBackend, Question, Reply, Transient, key_of
 from movlr_jax.language.clients.prices import Price
 from movlr_jax.language.clients.replay import Answers
 from movlr_jax.language.settings import ModelConfig

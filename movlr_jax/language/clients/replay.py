@@ -12,6 +12,7 @@ import yaml
 
 from movlr_jax._util.settings import CONFIG_BYTES, from_mapping, read_yaml
 from movlr_jax.errors import UserError
+from movlr_jax.language.clients.call import ModelBackend
 from movlr_jax.language.settings import ModelConfig, without_removed
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import read_bounded, read_inside
@@ -133,19 +134,12 @@ def recorded_model(model: ModelConfig, where: str, depth: int = 0) -> tuple[Mode
     return recorded, source
 
 
-class Replayed:
+class Replayed(ModelBackend):
     """The identity of a backend, used to compute call keys. It sends nothing."""
 
     def __init__(self, model: ModelConfig):
-        self._config = model
-
-    @property
-    def name(self) -> str:
-        return self._config.name
-
-    @property
-    def model(self) -> str:
-        return self._config.model or {"manual": "unnamed", "person": "person"}.get(self._config.name, "")
+        self._config, self.name = model, model.name
+        self.model = model.model or {"manual": "unnamed", "person": "person"}.get(model.name, "")
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
         if self.name not in ("gemini", "openai_compatible"):
@@ -155,6 +149,3 @@ class Replayed:
 
     async def send(self, question: Question, key: str) -> Any:
         raise UserError("a replayed run does not send calls")
-
-    async def close(self) -> None:
-        pass
