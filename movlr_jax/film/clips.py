@@ -33,15 +33,11 @@ _THIN_PX = 1.5  # radius of the thinnest muscle, in such details
 
 @dataclass(frozen=True)
 class Style:
-    """Size and rate of a film.
+    """Size and rate of a film."""
 
-    size: width and height in px of each view with its captions. samples: antialiasing per pixel, which multiplies the
-    cost of rendering by software.
-    """
-
-    size: tuple[int, int] = (480, 560)
+    size: tuple[int, int] = (480, 560)  # px, width and height of each view with its captions
     fps: float = 25.0
-    samples: int = 0
+    samples: int = 0  # of antialiasing per pixel, which multiplies the cost of rendering by software
 
 
 FULL, PREVIEW = Style(), Style((240, 280), 8.0)

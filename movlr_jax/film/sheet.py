@@ -32,7 +32,6 @@ class ContactSheet:
             yield picture
 
     def png(self) -> bytes:
-        """Return the sheet as a PNG."""
         width, height = self._kept[0].size
         columns = max(1, min(PICTURES // 2, (_WIDTH + _GAP) // (width + _GAP)))
         rows = -(-len(self._kept) // columns)

@@ -67,7 +67,7 @@ def curves_csv(c: Evaluation) -> bytes:
     columns |= {f"term.{name}": term.get("curve") or [] for name, term in c.terms.items()}
     columns |= dict(c.series)
     rows = itertools.islice(itertools.zip_longest(*columns.values()), len(c.curve_time))
-    return _csv(list(columns), [list(map(_cell, row)) for row in rows])
+    return _csv([list(columns), *rows])
 
 
 def programs_csv(run: Run) -> bytes:
@@ -77,20 +77,17 @@ def programs_csv(run: Run) -> bytes:
     terms = list(dict.fromkeys(name for c in programs for name in c.weights))
     head = ["program", "generation", "parent", "failed", "trials", "successes"]
     head += [*metrics, *(f"weight.{name}" for name in terms)]
-    rows = []
+    rows: list[Sequence[Any]] = [head]
     for c in programs:
         claim = run.claims[c.name]
         row = [c.name, c.generation, c.parent, c.reason, claim.n, claim.successes]
-        row += [*map(claim.metrics.get, metrics), *map(c.weights.get, terms)]
-        rows.append([_cell(value) for value in row])
-    return _csv(head, rows)
+        rows.append([*row, *map(claim.metrics.get, metrics), *map(c.weights.get, terms)])
+    return _csv(rows)
 
 
-def _csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
+def _csv(rows: Sequence[Sequence[Any]]) -> bytes:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([_cell(name) for name in head])
-    writer.writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
     return text.getvalue().encode("utf-8", "replace")
 
 

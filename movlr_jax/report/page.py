@@ -49,15 +49,12 @@ _SCENE = ("vendor/three.min.js", "scene.js")
 
 @dataclass(frozen=True)
 class Film:
-    """A film of the run directory, embedded in the page (`data`) or linked (`link`); missing if both are None.
-
-    still: A picture of an embedded film, which is printed in its place.
-    """
+    """A film of the run directory, embedded in the page (`data`) or linked (`link`); missing if both are None."""
 
     path: Path
     data: Markup | None = None
     link: str | None = None
-    still: Markup | None = None
+    still: Markup | None = None  # a picture of an embedded film, which is printed in its place
 
 
 def write_report(archive: Archive, task: Task | None = None) -> Path:

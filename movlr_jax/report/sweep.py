@@ -188,9 +188,10 @@ def render(folder: Path, members: Sequence[Member]) -> str:
 def _rank(member: Member, metrics: Sequence[str]) -> tuple[float, float]:
     """Sort by the score of the task; before the end of a run, by its first measure."""
     score = member.score if math.isfinite(member.score) else -math.inf
-    value = member.metrics.get(metrics[0], math.nan) if metrics else math.nan
-    measured = value * (direction(metrics[0]) or 1) if metrics else math.nan
-    return score, measured if math.isfinite(measured) else -math.inf
+    if not metrics:
+        return score, -math.inf
+    value = member.metrics.get(metrics[0], math.nan) * (direction(metrics[0]) or 1)
+    return score, value if math.isfinite(value) else -math.inf
 
 
 def _film(folder: Path, member: Member) -> Path | None:

@@ -6,7 +6,7 @@ import importlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -32,21 +32,14 @@ _RULE = f"# Recorded by movlr-jax {__version__}: programs are compared in trials
 _OF_A_PLACE = ("run_dir", "resume", "trust")  # settings that are not passed on
 
 
-class Answers(Protocol):
-    """Where replayed answers come from."""
-
-    def find(self, key: str, question: Question) -> dict[str, Any] | None:
-        """Return the record of the answered or refused call that answers `question`, or None. Raises UserError."""
-        ...
-
-
 class RunAnswers:
     """The answers of a run directory, to exactly the same requests."""
 
     def __init__(self, run: Path):
         self._archive = Archive.open(run, write=False)
 
-    def find(self, key: str, question: Question) -> dict[str, Any] | None:
+    def find(self, key: str, question: Question) -> dict[str, Any]:
+        """Return the record of the call that was answered or refused under `key`. Raises UserError without one."""
         if (known := self._archive.find_call(key)) is None:
             raise UserError(
                 f"the replayed run has no answer to this call ({question.purpose}, key {key[:12]}); replay with the "
@@ -73,6 +66,7 @@ class Recording:
             raise UserError(f"{path} is not a recording of movlr-jax: {error}") from None
 
     def find(self, key: str, question: Question) -> dict[str, Any] | None:
+        """Return the record of the call that answers `question`, None for a comparison. Raises UserError."""
         known = self._calls.get((question.purpose, question.about, question.sample))
         if known is None and question.purpose == "criticise":  # recorded before there were trials
             known = self._calls.get((question.purpose, question.about.partition("#")[0], question.sample))
@@ -84,7 +78,7 @@ class Recording:
         return known
 
 
-def open_answers(source: Path) -> Answers:
+def open_answers(source: Path) -> RunAnswers | Recording:
     """Return the answers of a recording or run directory. Raises UserError."""
     return Recording(source) if (source / ANSWERS).is_file() else RunAnswers(source)
 
