@@ -7,23 +7,23 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def rate_interval(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Return Wilson's interval of a rate; (0, 1) of no trials."""
+def rate_interval(successes: int, n: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a rate; (0, 1) of no trials."""
     from scipy.stats import binomtest
 
     if n == 0:
         return 0.0, 1.0
-    low, high = binomtest(successes, n).proportion_ci(level, method="wilson")
+    low, high = binomtest(successes, n).proportion_ci(0.95, method="wilson")
     return float(low), float(high)
 
 
-def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Return the t interval of the mean; infinite for fewer than two values."""
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % t interval of the mean; infinite for fewer than two values."""
     from scipy.special import stdtrit
 
     n = len(values)
     if n < 2:
         return -np.inf, np.inf
     middle, error = np.mean(values), np.std(values, ddof=1) / np.sqrt(n)
-    away = stdtrit(n - 1, 0.5 + level / 2) * error
+    away = stdtrit(n - 1, 0.975) * error
     return float(middle - away), float(middle + away)

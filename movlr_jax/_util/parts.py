@@ -7,6 +7,7 @@ run and in the documentation. A field made by `service` is filled by the search,
 from __future__ import annotations
 
 import dataclasses
+import operator
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -16,11 +17,11 @@ from movlr_jax._util.settings import from_mapping, plain
 from movlr_jax.errors import UserError, unknown_name
 
 T = TypeVar("T")
-_WORDS = {
-    "least": "{:g} or more",
-    "above": "more than {:g}",
-    "most": "at most {:g}",
-    "below": "less than {:g}",
+_LIMITS = {  # kind of limit -> whether a value keeps it, and how a message says it
+    "least": (operator.ge, "{:g} or more"),
+    "above": (operator.gt, "more than {:g}"),
+    "most": (operator.le, "at most {:g}"),
+    "below": (operator.lt, "less than {:g}"),
 }
 
 
@@ -45,11 +46,7 @@ def setting(
     limits = {"least": least, "above": above, "most": most, "below": below}
     return dataclasses.field(
         default=default,
-        metadata={
-            "about": about,
-            "limits": {k: v for k, v in limits.items() if v is not None},
-            "choices": choices,
-        },
+        metadata={"about": about, "limits": {k: v for k, v in limits.items() if v is not None}, "choices": choices},
     )
 
 
@@ -138,14 +135,8 @@ def _check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
     limits = metadata.get("limits", {})
     if limits and not isinstance(value, int | float):
         raise UserError(f"{name}={value!r:.60} is not a number")
-    inside = {
-        "least": lambda limit: value >= limit,
-        "above": lambda limit: value > limit,
-        "most": lambda limit: value <= limit,
-        "below": lambda limit: value < limit,
-    }
-    if not all(inside[kind](limit) for kind, limit in limits.items()):
-        words = " and ".join(_WORDS[kind].format(limit) for kind, limit in limits.items())
+    if not all(_LIMITS[kind][0](value, limit) for kind, limit in limits.items()):
+        words = " and ".join(_LIMITS[kind][1].format(limit) for kind, limit in limits.items())
         raise UserError(f"{name}={value:g}: it must be {words}")
     choices = tuple(metadata.get("choices", ()))
     for chosen in value if isinstance(value, tuple) else (value,):

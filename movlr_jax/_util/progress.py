@@ -44,13 +44,11 @@ def interruptible(at_once: Callable[[], object] | None = None) -> Iterator[None]
         _stop.set()
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        _stop.clear()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with _handling(request_stop):
+        try:
+            yield
+        finally:
+            _stop.clear()
 
 
 @contextlib.contextmanager
@@ -60,17 +58,23 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: came.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    try:
+        with _handling(lambda number, _: came.append(number)):
+            yield
+    finally:
+        for number in came:
+            signal.raise_signal(number)
+
+
+@contextlib.contextmanager
+def _handling(handler: Callable[[int, object], object]) -> Iterator[None]:
+    """Let `handler` get Ctrl-C and SIGTERM during a block."""
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for number in came:
-            signal.raise_signal(number)
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 def stop_if_asked() -> None:

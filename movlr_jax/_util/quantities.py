@@ -20,25 +20,13 @@ _UNITS = {
 }  # longest first
 _YES_NO = ("success", "fell", "dropped")
 _OF_MOTION = (
-    "heading_error_rad",
-    "turned_rad",
-    "rise_m",
-    "raised_m",
-    "down_m",
-    "down_and_up_m",
-    "drift_error_m",
+    "heading_error_rad", "turned_rad", "rise_m", "raised_m", "down_m", "down_and_up_m", "drift_error_m",
     "upright_fraction",
-)
+)  # fmt: skip
 _OF_PARTS = (
-    "_raised_m",
-    "_lowered_m",
-    "_bent_rad",
-    "_straightened_rad",
-    "_tilt_error_rad",
-    "_direction_error_rad",
-    "_error_m",
-    "_waves_hz",
-)
+    "_raised_m", "_lowered_m", "_bent_rad", "_straightened_rad", "_tilt_error_rad", "_direction_error_rad",
+    "_error_m", "_waves_hz",
+)  # fmt: skip
 _OWN = 2  # measures of a task that a summary has room for, besides those that all tasks share
 
 

@@ -14,7 +14,6 @@ from PIL import Image, ImageDraw, ImageFont
 from movlr_jax.film.muscles import WEAKENED, scale
 
 STRIP = 0.07  # height of each of the two strips with texts, as a share of the film's height
-Colour = tuple[int, int, int]
 _BACK, _TEXT, _FAINT, _ALARM = (30, 36, 45), (245, 247, 250), (165, 174, 186), (255, 120, 100)
 _IN_PICTURE = 0.034  # height of the texts in the picture, as a share of its height
 _SMALLEST = 8  # px, height of texts

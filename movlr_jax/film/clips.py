@@ -33,15 +33,11 @@ _THIN_PX = 1.5  # radius of the thinnest muscle, in such details
 
 @dataclass(frozen=True)
 class Style:
-    """Size and rate of a film.
+    """Size and rate of a film."""
 
-    size: width and height in px of each view with its captions. samples: antialiasing per pixel, which multiplies the
-    cost of rendering by software.
-    """
-
-    size: tuple[int, int] = (480, 560)
+    size: tuple[int, int] = (480, 560)  # px, width and height of each view with its captions
     fps: float = 25.0
-    samples: int = 0
+    samples: int = 0  # of antialiasing per pixel, which multiplies the cost of rendering by software
 
 
 FULL, PREVIEW = Style(), Style((240, 280), 8.0)
@@ -112,11 +108,9 @@ def frames(
         colours = MuscleColours(model, clip.task.weakened, _THIN_PX * detail) if muscles else None
         display = Display(view[1], width, muscles=muscles, weakened=bool(clip.task.weakened))
         views, marks = Views(model, cameras), Marks.of(clip.task)
-        postures = [_between(model, clip.qpos, i, f) for i, f in zip(*_steps(clip.times, times), strict=True)]
         readings = _readings(model, data, clip, lost_s, times)
-        steps = zip(*_steps(clip.times, times), strict=True)
-        for posture, reading, (i, f) in zip(postures, readings, steps, strict=True):
-            place(model, data, posture)
+        for reading, i, f in zip(readings, *_steps(clip.times, times), strict=True):
+            place(model, data, _between(model, clip.qpos, i, f))
             if colours and clip.act is not None:
                 j = min(i + 1, len(clip.act) - 1)
                 colours.show((1 - f) * clip.act[i] + f * clip.act[j])

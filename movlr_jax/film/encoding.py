@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from movlr_jax.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 
 @functools.cache
@@ -52,6 +57,13 @@ def encode(pictures: Iterable[np.ndarray], fps: float, *, loss: int = 22) -> byt
             ) from error
 
 
+def as_file(picture: Image, kind: str, **options: Any) -> bytes:
+    """Return a picture as the bytes of a file of `kind`: PNG, JPEG or GIF. `options` are those of PIL."""
+    buffer = io.BytesIO()
+    picture.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
 def read_frames(path: Path, most: int) -> list[np.ndarray]:
     """Return at most `most` frames [height, width, 3] of an mp4 file, evenly spaced."""
     import imageio_ffmpeg
@@ -62,18 +74,14 @@ def read_frames(path: Path, most: int) -> list[np.ndarray]:
     return [pictures[i] for i in np.linspace(0, len(pictures) - 1, min(most, len(pictures))).astype(int)]
 
 
-def still(path: Path, before_end_s: float = 1.0, width: int = 480) -> bytes | None:
-    """Return the picture `before_end_s` before the end of an mp4 file as a JPEG of `width` px, or None."""
+def still(path: Path) -> bytes | None:
+    """Return the picture 1 s before the end of an mp4 file as a JPEG 480 px wide, or None."""
     import imageio_ffmpeg
 
+    source = ["-v", "error", "-nostdin", "-threads", "1", "-sseof", "-1", "-i"]
+    picture = ["-frames:v", "1", "-vf", "scale=480:-2", "-q:v", "5", "-f", "image2pipe", "-c:v", "mjpeg", "-"]
     try:
-        begin, size = f"-sseof -{before_end_s:g} -i", f"-frames:v 1 -vf scale={width}:-2"
-        command = [
-            imageio_ffmpeg.get_ffmpeg_exe(),
-            *f"-v error -nostdin -threads 1 {begin}".split(),
-            str(path),
-        ]
-        command += f"{size} -q:v 5 -f image2pipe -c:v mjpeg -".split()
+        command = [imageio_ffmpeg.get_ffmpeg_exe(), *source, str(path), *picture]
         done = subprocess.run(command, capture_output=True, timeout=20, check=True)
     except (OSError, RuntimeError, subprocess.SubprocessError):
         return None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import colorsys
-import io
 from collections.abc import Mapping
 
 import mujoco
 import numpy as np
 from PIL import Image
 
+from movlr_jax.film.encoding import as_file
 from movlr_jax.film.renderer import Canvas, place
+from movlr_jax.film.views import Views
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import Camera
 
@@ -37,21 +38,8 @@ def picture(task: Task, groups: Mapping[str, int]) -> bytes:
             if actuator.trntype[0] == mujoco.mjtTrn.mjTRN_TENDON:
                 model.tendon_rgba[actuator.trnid[0]] = colour_of(group)
         place(model, data, qpos)
-        return _png(canvas.draw(data, [_view(model, data, task.cameras[0], turn) for turn in (30.0, -60.0, -150.0)]))
-
-
-def _view(model: mujoco.MjModel, data: mujoco.MjData, camera: Camera, turn: float) -> mujoco.MjvCamera:
-    """Return a camera that shows all bodies and fills the view."""
-    bodies = data.xpos[1:]
-    middle, spread = (bodies.min(axis=0) + bodies.max(axis=0)) / 2, np.ptp(bodies, axis=0).max()
-    view = mujoco.MjvCamera()
-    view.type = mujoco.mjtCamera.mjCAMERA_FREE.value
-    view.lookat[:], view.distance = middle, 1.5 * spread + 0.3
-    view.azimuth, view.elevation = camera.azimuth + turn, -5.0
-    return view
-
-
-def _png(pixels: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()
+        bodies, front = data.xpos[1:], task.cameras[0].azimuth
+        x, y, z = ((bodies.min(axis=0) + bodies.max(axis=0)) / 2).tolist()
+        distance = 1.5 * float(np.ptp(bodies, axis=0).max()) + 0.3  # all bodies fill the view
+        cameras = [Camera((x, y, z), distance, front + turn, elevation=-5.0) for turn in (30.0, -60.0, -150.0)]
+        return as_file(Image.fromarray(canvas.draw(data, Views(model, cameras).at(data))), "PNG")

@@ -136,13 +136,7 @@ class Canvas:
     """
 
     def __init__(
-        self,
-        model: mujoco.MjModel,
-        size: tuple[int, int],
-        views: int = 1,
-        *,
-        samples: int = 0,
-        detail: float = 0.0,
+        self, model: mujoco.MjModel, size: tuple[int, int], views: int = 1, *, samples: int = 0, detail: float = 0.0
     ) -> None:
         import mujoco
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 from PIL import Image
+
+from movlr_jax.film.encoding import as_file
 
 PICTURES = 8
 _WIDTH, _HEIGHT = 1920, 270  # px: of a row at most, of a picture
@@ -31,7 +32,6 @@ class ContactSheet:
             yield picture
 
     def png(self) -> bytes:
-        """Return the sheet as a PNG."""
         width, height = self._kept[0].size
         columns = max(1, min(PICTURES // 2, (_WIDTH + _GAP) // (width + _GAP)))
         rows = -(-len(self._kept) // columns)
@@ -39,6 +39,4 @@ class ContactSheet:
         page = Image.new("RGB", (columns * (width + _GAP) - _GAP, rows * (height + _GAP) - _GAP), (255, 255, 255))
         for i, picture in enumerate(self._kept):
             page.paste(picture, (i % columns * (width + _GAP), i // columns * (height + _GAP)))
-        buffer = io.BytesIO()
-        page.save(buffer, "PNG")
-        return buffer.getvalue()
+        return as_file(page, "PNG")

@@ -69,18 +69,12 @@ class Replay:
 
     def show(self, step: int) -> None:
         """Put the state of a control step into `data`, with its contacts; the first follows the last."""
-        record, data = self.record, self.data
-        self.step = step % len(record.time)
+        self.step = step % len(self.record.time)
         self._clock = self.now
-        data.time, data.qpos[:], data.qvel[:] = (
-            record.time[self.step],
-            record.qpos[self.step],
-            record.qvel[self.step],
-        )
-        data.act[:], data.ctrl[:] = record.act[self.step], record.ctrl[self.step][: self.model.nu]
-        mujoco.mj_forward(self.model, data)
+        self.record.put(self.step, self.data)
+        mujoco.mj_forward(self.model, self.data)
         if self.model.na:
-            self._colours.show(data.act)
+            self._colours.show(self.data.act)
 
     def advance(self, seconds: float) -> bool:
         """Play for `seconds` s of wall time. Return whether the picture changed."""
@@ -193,7 +187,6 @@ class Page:
                     self._time.value = self._replay.now
 
     def close(self) -> None:
-        """Close the page."""
         self._server.stop()
 
     def _scene_place(self, at: tuple[float, float, float]) -> tuple[float, float, float]:

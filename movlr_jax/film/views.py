@@ -17,7 +17,7 @@ _MAGENTA = np.array([1.0, 0.15, 0.85, 1.0], np.float32)
 _INK = np.array([0.16, 0.19, 0.24, 1.0], np.float32)  # of the numbers on the ground
 _BEHIND, _AHEAD = 2, 3  # m of the ground that are labelled
 _ASIDE = 0.6  # m from the path to the numbers, on the far side
-_RING, _RINGS = 32, np.eye(3)  # points and normals of the rings around a place to reach
+_RING = 32  # points of a ring around a place to reach
 _RING_SIZE = 0.03  # radius, as a share of the distance of the camera
 _LINE_PX = 3.0
 

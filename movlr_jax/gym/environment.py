@@ -25,6 +25,7 @@ from movlr_jax.engine.rewards import vetted
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.film.renderer import Canvas, place
+from movlr_jax.film.views import Views
 from movlr_jax.models.spec import quiet
 from movlr_jax.physics.common import clock_sensors, planning_model, whole_substeps
 from movlr_jax.rewards.state import State
@@ -88,7 +89,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._substeps = whole_substeps(self._sim_dt, self._ctrl_dt)
         self.model = planning_model(self._space.model, self._sim_dt, False)
         self._clocks = clock_sensors(self.model)
-        self.data = mujoco.MjData(self.model)
+        self.data, self._shown = mujoco.MjData(self.model), mujoco.MjData(self.model)
         self.program = vetted(reward, self.task, self.config, self._space.model)
         self._limit = max(1, round(self.task.episode_s / self._ctrl_dt))
         self._goals = {name: jnp.asarray(value, jnp.float32) for name, value in self.task.data.items()}
@@ -149,7 +150,9 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         values, observed = self._after(seen, self._ctrl, self._initial, self._view())
         values = np.asarray(values)
         terms = self._finite(np.full_like(values, np.nan) if self._diverged else values)
-        over = self.task.over is not None and bool(self.task.over(_rows(seen), _first(self._initial)).any())
+        start = jax.tree.map(lambda x: x[None], self._initial)
+        steps = jax.tree.map(lambda x: x[None, None], seen)
+        over = self.task.over is not None and bool(self.task.over(steps, start).any())
         terminated, truncated = over or self._diverged, len(self._steps) >= self._limit
         info: dict[str, Any] = {"terms": terms}
         if terminated or truncated:
@@ -162,15 +165,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         if self.render_mode is None:
             return None
         self._canvas = self._canvas or Canvas(self.model, self._size)
-        spec, shown, camera = self.task.cameras[0], mujoco.MjData(self.model), mujoco.MjvCamera()
-        place(self.model, shown, self.data.qpos)
-        camera.type = mujoco.mjtCamera.mjCAMERA_FREE.value
-        camera.distance, camera.azimuth, camera.elevation = spec.distance, spec.azimuth, spec.elevation
-        camera.lookat[:] = spec.lookat
-        if spec.track is not None:
-            moved = shown.body(spec.track).xpos - self._tracked
-            camera.lookat[:] += moved * [1, 1, spec.vertical] + [0, 0, spec.rise * moved[0]]
-        return self._canvas.draw(shown, [camera]).copy()
+        return self._canvas.draw(self._shown, self._cameras_at(self.data.qpos)).copy()
 
     def close(self) -> None:
         """Free the renderer."""
@@ -185,8 +180,13 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._ctrl, self._diverged = np.zeros(self.model.nu, np.float32), False
         self._initial = self._view()
         self._steps = []
-        track = self.task.cameras[0].track
-        self._tracked = np.zeros(3) if track is None else self.data.body(track).xpos.copy()
+        self._views = Views(self.model, self.task.cameras[:1])
+        self._cameras_at(qpos[0])  # the camera follows from here
+
+    def _cameras_at(self, qpos: np.ndarray) -> Sequence[mujoco.MjvCamera]:
+        """Put the posture `qpos` [nq] into what is rendered, and return the cameras that show it."""
+        place(self.model, self._shown, qpos)
+        return self._views.at(self._shown)
 
     def _controls(self, action: jax.Array, view: Step) -> jax.Array:
         return self._space.controls(jnp.clip(action, -1.0, 1.0), view, self._sim_dt, self._ctrl_dt)
@@ -257,11 +257,3 @@ def _single(step: Step) -> Step:
 def _numbers(observed: jax.Array) -> np.ndarray:
     """Return an observation [no] with 0 in place of numbers that are not finite."""
     return np.nan_to_num(np.asarray(observed), nan=0.0, posinf=0.0, neginf=0.0)
-
-
-def _first(step: Step) -> Step:
-    return jax.tree.map(lambda x: np.asarray(x)[None], step)
-
-
-def _rows(step: Step) -> Step:
-    return jax.tree.map(lambda x: np.asarray(x)[None, None], step)

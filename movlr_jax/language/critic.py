@@ -10,9 +10,8 @@ from movlr_jax._util.parts import service, setting
 from movlr_jax.language import prompts
 from movlr_jax.language.base import Critique, Evaluation, TermAdvice
 from movlr_jax.language.clients.answers import CritiqueForm, Descriptors
-from movlr_jax.language.clients.call import Message, Question
+from movlr_jax.language.clients.call import Question, conversation
 from movlr_jax.language.clients.client import ModelClient
-from movlr_jax.language.description import described
 from movlr_jax.language.media import MotionMedia
 from movlr_jax.tasks import Task
 
@@ -44,10 +43,7 @@ class ModelCritic:
             faults=list(best.faults.values()),
             **prompts.LIMITS,
         )
-        messages = [
-            Message("system", [prompts.fill("critique_system")]),
-            Message("user", [*seen.media, text]),
-        ]
+        messages = conversation(prompts.fill("critique_system"), *seen.media, text)
         # no sample number: of the same trial in a later generation, the recorded critique is reused
         about = best.name if best.seed is None else f"{best.name}#{best.seed}"  # one of its trials
         (answer,) = self.client.ask([Question("criticise", messages, CritiqueForm, about=about)])
@@ -79,8 +75,7 @@ class DescriptorCritic:
             seen = media.see(candidate)
             shown = prompts.shown(media, task, seen)
             text = prompts.fill("describe", task=prompts.task_text(task), shown=shown)
-            system = Message("system", [prompts.fill("describe_system")])
-            messages = [system, Message("user", [*seen.media, text])]
+            messages = conversation(prompts.fill("describe_system"), *seen.media, text)
             questions.append(Question("describe", messages, Descriptors, about=candidate.name))
         return [
             a.value.model_dump() if a.value else {"problem": f"no description: {a.problem}"}
@@ -89,7 +84,7 @@ class DescriptorCritic:
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
         seen = best.description or self.describe(task, [best])[0]
-        return described(replace(best, description=seen), self.name)
+        return prompts.described(replace(best, description=seen), self.name)
 
 
 def _rounded(value: float | None) -> str | None:

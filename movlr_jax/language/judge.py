@@ -9,7 +9,7 @@ from movlr_jax._util.parts import service
 from movlr_jax.language import prompts
 from movlr_jax.language.base import Evaluation, Preference
 from movlr_jax.language.clients.answers import Judgement
-from movlr_jax.language.clients.call import Message, Question
+from movlr_jax.language.clients.call import Question, conversation
 from movlr_jax.language.clients.client import ModelClient
 from movlr_jax.language.media import MotionMedia
 from movlr_jax.tasks import Task
@@ -55,5 +55,5 @@ def judge_question(media: MotionMedia, task: Task, a: Evaluation, b: Evaluation,
     shown = prompts.shown(media, task, first, second)
     text = prompts.fill("judge", task=prompts.task_text(task), shown=shown)
     parts = ["First motion:", *first.media, "Second motion:", *second.media, text]
-    messages = [Message("system", [prompts.fill("judge_system")]), Message("user", parts)]
+    messages = conversation(prompts.fill("judge_system"), *parts)
     return Question("judge", messages, Judgement, sample=sample, about=f"{a.name} {b.name}")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import io
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
 
 from movlr_jax.film.clips import Clip, Style, frames
-from movlr_jax.film.encoding import encode
+from movlr_jax.film.encoding import as_file, encode
 from movlr_jax.film.muscles import muscle_tendons
 from movlr_jax.film.views import traveller
 from movlr_jax.language.base import Evaluation
@@ -50,21 +49,28 @@ class MotionMedia:
 
     def see(self, candidate: Evaluation) -> Seen:
         """Return the motion as one video or several pictures. Raises UserError if nothing can be rendered."""
-        shown = self._shown(self.clip(candidate))
-        times = () if self.mode == "video" else tuple(self.times(shown).tolist())
-        return Seen(self._media(candidate, shown), float(shown.times[-1]), times)
-
-    def _media(self, candidate: Evaluation, shown: Clip) -> list[Media]:
-        stem = f"{stem_of(candidate)}_seen"
+        clip, stem = self.clip(candidate), f"{stem_of(candidate)}_seen"
+        clip = dataclasses.replace(clip, task=with_views(clip.task, self.config.views))
+        seconds = float(clip.times[-1])
         if self.mode == "video":
-            path = f"{stem}.mp4"
-            data = self._kept(path, lambda: encode(_pictures(shown, self.config), self.config.fps / self.config.slow))
-            return [Media("video/mp4", data, fps=self.config.fps / self.config.slow)]
-        times = self.times(shown)
+            return Seen([self._video(f"{stem}.mp4", clip)], seconds)
+        times = self.times(clip)
+        return Seen(self._pictures(stem, clip, times), seconds, tuple(times.tolist()))
+
+    def _video(self, name: str, clip: Clip) -> Media:
+        config, fps = self.config, self.config.fps / self.config.slow
+        if not self.archive.has(name):
+            style = Style(config.size, config.fps, _SAMPLES if config.fps <= _SMOOTH_FPS else 0)
+            self.archive.put(name, encode(frames(clip, style, captions=False), fps))
+        return Media("video/mp4", self.archive.read(name), fps=fps)
+
+    def _pictures(self, stem: str, clip: Clip, times: np.ndarray) -> list[Media]:
+        """Return the pictures at `times` [n] s."""
         names = [f"{stem}_{i:02d}of{len(times)}.jpg" for i in range(len(times))]
         if not all(self.archive.has(name) for name in names):
-            for name, picture in zip(names, _stills(shown, self.config, times), strict=True):
-                self.archive.put(name, _jpeg(picture))
+            pictures = frames(clip, Style(self.config.size, samples=_SAMPLES), captions=False, at=times)
+            for name, picture in zip(names, pictures, strict=True):
+                self.archive.put(name, as_file(Image.fromarray(picture), "JPEG", quality=_JPEG_QUALITY))
         return [Media("image/jpeg", self.archive.read(name)) for name in names]
 
     def times(self, clip: Clip) -> np.ndarray:
@@ -80,14 +86,6 @@ class MotionMedia:
             return np.linspace(first, last, n)
         return np.concatenate([np.linspace(first, last - hold, n - 2), [last - hold / 2, last]])
 
-    def _shown(self, clip: Clip) -> Clip:
-        return dataclasses.replace(clip, task=with_views(clip.task, self.config.views))
-
-    def _kept(self, path: str, make: Callable[[], bytes]) -> bytes:
-        if not self.archive.has(path):
-            self.archive.put(path, make())
-        return self.archive.read(path)
-
 
 def with_views(task: Task, views: int) -> Task:
     """Return the task with `views` cameras: its own, then its first one turned about its target by 90 deg each.
@@ -102,27 +100,11 @@ def with_views(task: Task, views: int) -> Task:
 
 def written(task: Task) -> str:
     """Return what is written into the pictures of a task, in words."""
-    travels = traveller(task.cameras) is not None
-    texts = ["the time", *(["the speed over the ground", "the distance from the start"] if travels else [])]
-    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else texts[0]
+    if traveller(task.cameras) is None:
+        return "the time"
+    return "the time, the speed over the ground and the distance from the start"
 
 
 def coloured(task: Task) -> bool:
     """Whether muscles are shown in the colours of their activation."""
     return len(muscle_tendons(task.model)[0]) > 0
-
-
-def _pictures(clip: Clip, config: ShownConfig) -> Generator[np.ndarray, None, None]:
-    samples = _SAMPLES if config.fps <= _SMOOTH_FPS else 0
-    return frames(clip, Style(config.size, config.fps, samples), captions=False)
-
-
-def _stills(clip: Clip, config: ShownConfig, times: np.ndarray) -> Generator[np.ndarray, None, None]:
-    """Render the pictures at `times` [n] s."""
-    return frames(clip, Style(config.size, samples=_SAMPLES), captions=False, at=times)
-
-
-def _jpeg(picture: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(picture).save(buffer, "JPEG", quality=_JPEG_QUALITY)
-    return buffer.getvalue()

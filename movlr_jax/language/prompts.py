@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from movlr_jax._util.resources import resource_text
 from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.language.base import Critique, Evaluation, ProposalRequest
-from movlr_jax.language.excerpt import mjcf_excerpt
 from movlr_jax.language.media import MotionMedia, Seen, coloured, with_views, written
 from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of
 from movlr_jax.models.actuators import muscles
@@ -147,10 +146,6 @@ def _without_use(call: str, task: Task) -> bool:
     return any(call.startswith(name) and not present for name, present in needed.items())
 
 
-def excerpt(task: Task) -> str:
-    return fill("excerpt", mjcf=mjcf_excerpt(task))
-
-
 def task_text(task: Task) -> str:
     episode_s = f"{task.episode_s:g}"
     return fill("task", description=task.description, focus=task.focus, success=task.success, episode_s=episode_s)
@@ -162,13 +157,8 @@ def measures_text(task: Task) -> str:
     if motion is None or not motion.decides:
         return ""
     unread = () if motion.whole else motion.unread or (task.description,)
-    asked = [row[1:] for row in motion.table()] if motion.asks else []
-    return fill(
-        "measures",
-        asked=[(name, text, success) for text, name, success in asked],
-        unread=unread,
-        all=measures(),
-    )
+    asked = [(name, text, success) for _, text, name, success in motion.table()] if motion.asks else []
+    return fill("measures", asked=asked, unread=unread, all=measures())
 
 
 def shown(media: MotionMedia, task: Task, *motions: Seen) -> str:
@@ -263,9 +253,8 @@ def statistics(candidate: Evaluation, points: int = REFLECTION_POINTS) -> list[d
     """Return one row of strings per term: `points` samples, maximum, mean and minimum of its weighted values."""
     rows = []
     for name, term in candidate.terms.items():
-        curve = np.array([v for v in term.get("curve", []) if v is not None], float)
-        if not len(curve):
-            curve = np.array([term.get("weighted_mean", 0.0)], float)
+        known = [v for v in term.get("curve", []) if v is not None]
+        curve = np.array(known or [term.get("weighted_mean", 0.0)], float)
         picked = curve[np.linspace(0, len(curve) - 1, points).round().astype(int)]
         rows.append(
             {
@@ -290,6 +279,15 @@ def critique_text(critique: Critique) -> str:
     return fill("critique_text", critique=critique, author=critique.author)
 
 
+def described(best: Evaluation, author: str) -> Critique:
+    """Return MotionVL's critique of a motion, from its description and the statistics of its terms."""
+    seen = best.description
+    success = bool(seen.get("success", best.metrics.get("success", 0.0)))
+    problems = [seen["problem"]] if "problem" in seen else labels(best)
+    text = fill("descriptors_text", seen=seen, statistics=statistics(best))
+    return Critique(success, problems, (), author, text, alignment=seen.get("alignment"))
+
+
 def _documented(name: str, function: Any) -> tuple[str, str]:
     parameters = [
         p.name if p.default is p.empty else f"{p.name}={p.default}"
@@ -298,10 +296,8 @@ def _documented(name: str, function: Any) -> tuple[str, str]:
     return f"{name}({', '.join(parameters)})", (inspect.getdoc(function) or "").split("\n")[0]
 
 
-def _listed(values: Iterable[str] | Mapping[str, Any]) -> str:
-    kept: Sequence[str] = [v for v in values if v]
+def _listed(values: Iterable[str]) -> str:
+    """Return names, each perhaps followed by " (facts)", as a list of at most _MOST_NAMES."""
+    kept = [value.partition(" (") for value in values if value]
     more = f" and {len(kept) - _MOST_NAMES} more" if len(kept) > _MOST_NAMES else ""
-    return (
-        ", ".join(f"`{v}`" if " (" not in v else "`{}` ({}".format(*v.split(" (", 1)) for v in kept[:_MOST_NAMES])
-        + more
-    )
+    return ", ".join(f"`{name}`{bracket}{facts}" for name, bracket, facts in kept[:_MOST_NAMES]) + more

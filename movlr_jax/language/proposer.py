@@ -10,8 +10,9 @@ from movlr_jax.errors import UserError
 from movlr_jax.language import prompts
 from movlr_jax.language.base import ProposalRequest
 from movlr_jax.language.clients.answers import Program, program_in, unfenced
-from movlr_jax.language.clients.call import Answer, Message, Question
+from movlr_jax.language.clients.call import Answer, Message, Question, conversation
 from movlr_jax.language.clients.client import ModelClient
+from movlr_jax.language.excerpt import mjcf_excerpt
 from movlr_jax.language.media import MotionMedia
 from movlr_jax.language.settings import NO_PROGRAM
 from movlr_jax.sandbox.source import MAX_BYTES
@@ -44,11 +45,10 @@ class ModelProposer:
         if n == 0:
             self.notes = []
             return []
-        begun = request.generation * _SAMPLES
-        messages = [self.talk(request)] * n
-        slots = self._slots(request, messages, [begun + i for i in range(n)])
+        messages, begun = self.talk(request), request.generation * _SAMPLES
+        slots = self._slots(request, messages, range(begun, begun + n))
         if all(slot.reason for slot in slots):  # no valid program: request all of them again
-            slots = self._slots(request, messages, [begun + n + i for i in range(n)])
+            slots = self._slots(request, messages, range(begun + n, begun + 2 * n))
         if all(slot.reason for slot in slots):
             raise UserError(self._no_program(request.generation, slots))
         self.notes = [slot.note for slot in slots]
@@ -68,18 +68,16 @@ class ModelProposer:
             f"last problem: {slots[-1].reason}. Try a more able model, or simplify the task"
         )
 
-    def _slots(
-        self, request: ProposalRequest, talks: Sequence[Sequence[Message]], samples: Sequence[int]
-    ) -> list[_Slot]:
-        spread = [self._completed(request, talk, i, len(samples)) for i, talk in enumerate(talks)]
-        questions = [self._question("propose", talk, sample) for talk, sample in zip(spread, samples, strict=True)]
+    def _slots(self, request: ProposalRequest, messages: Sequence[Message], samples: Sequence[int]) -> list[_Slot]:
+        talks = [self._completed(request, messages, i, len(samples)) for i in range(len(samples))]
+        questions = [self._question("propose", talk, sample) for talk, sample in zip(talks, samples, strict=True)]
         slots = [_slot(answer, request) for answer in self.client.ask(questions)]
         for attempt in range(1, self.retries + 1):
             invalid = [i for i, slot in enumerate(slots) if slot.reason]
             if not invalid:
                 break
             questions = [
-                self._question("repair", [*spread[i], *_repair_request(slots[i])], samples[i] + attempt * _TRIES)
+                self._question("repair", [*talks[i], *_repair_request(slots[i])], samples[i] + attempt * _TRIES)
                 for i in invalid
             ]
             for i, answer in zip(invalid, self.client.ask(questions), strict=True):
@@ -89,7 +87,7 @@ class ModelProposer:
     def _completed(self, request: ProposalRequest, messages: Sequence[Message], i: int, n: int) -> Sequence[Message]:
         """Return the messages with the model, the range of the weights and the direction of the i-th of n."""
         *before, last = messages
-        texts = [prompts.excerpt(request.task)] if self.mjcf else []
+        texts = [prompts.fill("excerpt", mjcf=mjcf_excerpt(request.task))] if self.mjcf else []
         if request.weights:
             texts.append(prompts.weight_range(*request.weights))
         if n > 1 and self.directed:
@@ -145,19 +143,14 @@ def edit_talk(request: ProposalRequest) -> list[Message]:
             **prompts.feedback(request),
             **prompts.LIMITS,
         )
-    return [Message("system", [_system(request)]), Message("user", [text])]
+    return conversation(_system(request), text)
 
 
 def eureka_talk(request: ProposalRequest) -> list[Message]:
     """Eureka: system, user, best program, reflection; in the first generation only system and user."""
     task = request.task
-    begin = [
-        Message("system", [_system(request)]),
-        Message(
-            "user",
-            [prompts.fill("eureka_first", task=prompts.task_text(task), measures=prompts.measures_text(task))],
-        ),
-    ]
+    first = prompts.fill("eureka_first", task=prompts.task_text(task), measures=prompts.measures_text(task))
+    begin = conversation(_system(request), first)
     if request.parent is None:
         return begin
     if request.critique is None:  # a drawn parent: the reflection is about another program
@@ -179,7 +172,7 @@ def motionvl_talk(request: ProposalRequest) -> list[Message]:
         parent=request.parent.source.strip(),
         **{**prompts.feedback(request), "feedback": request.critique.said},
     )
-    return [Message("system", [_system(request)]), Message("user", [text])]
+    return conversation(_system(request), text)
 
 
 def watching_talk(media: MotionMedia) -> Talk:
@@ -195,9 +188,6 @@ def watching_talk(media: MotionMedia) -> Talk:
             shown=prompts.shown(media, request.task, seen),
             parent=request.parent.source.strip(),
         )
-        return [
-            Message("system", [_system(request)]),
-            Message("user", [*seen.media, text]),
-        ]
+        return conversation(_system(request), *seen.media, text)
 
     return talk

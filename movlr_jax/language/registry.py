@@ -19,9 +19,7 @@ class Auto:
 
 
 PROPOSERS: Parts[Any] = Parts(
-    "proposer",
-    "movlr_jax.proposers",
-    {"auto": Auto, "scripted": f"{_SCRIPTED}.proposer:ScriptedProposer"},
+    "proposer", "movlr_jax.proposers", {"auto": Auto, "scripted": f"{_SCRIPTED}.proposer:ScriptedProposer"}
 )
 JUDGES: Parts[Any] = Parts(
     "judge", "movlr_jax.judges", {"auto": Auto, "metrics": f"{_SCRIPTED}.metrics:MetricsJudge"}

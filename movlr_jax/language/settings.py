@@ -90,12 +90,10 @@ class ModelConfig:
     max_tokens: int = setting(8192, "of an answer", least=1)
     thinking: str | None = setting(None, "gemini: low, high ... (3.x), or a number of tokens (2.5)")
     logprobs: bool = setting(
-        False,
-        "confidences of descriptors from log-probabilities of tokens, if the server reports them",
+        False, "confidences of descriptors from log-probabilities of tokens, if the server reports them"
     )
     parameters: Mapping[str, Any] | None = setting(
-        None,
-        "openai_compatible: further parameters of a request, or other values of them; null: not sent",
+        None, "openai_compatible: further parameters of a request, or other values of them; null: not sent"
     )
     inline_mb: float = setting(18.0, "MB; gemini: larger videos are uploaded first", above=0)
     calls: CallsConfig = group_of(CallsConfig)

@@ -21,23 +21,14 @@ Values = Sequence[float] | np.ndarray
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart.
+    """One line of a chart."""
 
-    Attributes:
-        name: As the legend shows it.
-        values: One for each x; not finite where there is none.
-        colour: Variable of the page without its dashes, as c0, muted, ink or bad.
-        dash: 0 solid, 1 dashed, 2 dotted.
-        points: Whether it is drawn as points and not as a line.
-        width: px.
-    """
-
-    name: str
-    values: Values
-    colour: str = "c0"
-    dash: int = 0
-    points: bool = False
-    width: float = 1.6
+    name: str  # as the legend shows it
+    values: Values  # one for each x; not finite where there is none
+    colour: str = "c0"  # variable of the page without its dashes, as c0, muted, ink or bad
+    dash: int = 0  # 0 solid, 1 dashed, 2 dotted
+    points: bool = False  # whether it is drawn as points and not as a line
+    width: float = 1.6  # px
 
 
 @dataclass(frozen=True)

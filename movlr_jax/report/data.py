@@ -14,16 +14,7 @@ from movlr_jax._util.quantities import leading
 from movlr_jax.errors import printable
 from movlr_jax.evolution.journal import CONFIRM
 from movlr_jax.evolution.trials import claim_of
-from movlr_jax.records import (
-    Claim,
-    Confirmation,
-    Evaluation,
-    FinalTraining,
-    Generation,
-    Program,
-    Ranking,
-    Trial,
-)
+from movlr_jax.records import Claim, Confirmation, Evaluation, FinalTraining, Generation, Program, Ranking, Trial
 from movlr_jax.storage.archive import Archive, Event
 from movlr_jax.storage.events import KINDS, numbers, read
 from movlr_jax.tasks.words.sentence import Sentence, achieved

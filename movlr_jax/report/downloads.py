@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
+import itertools
 import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -18,6 +17,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.evolution.journal import CONFIRM
 from movlr_jax.records import Evaluation
 from movlr_jax.report.data import Run
+from movlr_jax.report.text import data_address
 from movlr_jax.storage.inside import read_inside
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks.registry import DESCRIBED_TASK, FILE_TASK
@@ -50,7 +50,7 @@ def downloads(run: Run) -> list[Download]:
 
 
 def _of(label: str, file: str, kind: str, data: bytes) -> Download:
-    return Download(label, file, Markup(f"data:{kind};base64,") + base64.b64encode(data).decode())
+    return Download(label, file, data_address(data, kind))
 
 
 def _trajectory(run: Run, best: Evaluation) -> bytes | None:
@@ -66,9 +66,8 @@ def curves_csv(c: Evaluation) -> bytes:
     columns: dict[str, Sequence[Any]] = {"time_s": c.curve_time}
     columns |= {f"term.{name}": term.get("curve") or [] for name, term in c.terms.items()}
     columns |= dict(c.series)
-    rows = [[_cell(column[i] if i < len(column) else None) for column in columns.values()] for i in
-            range(len(c.curve_time))]  # fmt: skip
-    return _csv(list(columns), rows)
+    rows = itertools.islice(itertools.zip_longest(*columns.values()), len(c.curve_time))
+    return _csv([list(columns), *rows])
 
 
 def programs_csv(run: Run) -> bytes:
@@ -78,21 +77,17 @@ def programs_csv(run: Run) -> bytes:
     terms = list(dict.fromkeys(name for c in programs for name in c.weights))
     head = ["program", "generation", "parent", "failed", "trials", "successes"]
     head += [*metrics, *(f"weight.{name}" for name in terms)]
-    rows = [
-        [c.name, c.generation, c.parent or "", _cell(c.reason)]
-        + [_cell(value) for value in (run.claims[c.name].n, run.claims[c.name].successes)]
-        + [_cell(run.claims[c.name].metrics.get(name)) for name in metrics]
-        + [_cell(c.weights.get(name)) for name in terms]
-        for c in programs
-    ]
-    return _csv(head, rows)
+    rows: list[Sequence[Any]] = [head]
+    for c in programs:
+        claim = run.claims[c.name]
+        row = [c.name, c.generation, c.parent, c.reason, claim.n, claim.successes]
+        rows.append([*row, *map(claim.metrics.get, metrics), *map(c.weights.get, terms)])
+    return _csv(rows)
 
 
-def _csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
+def _csv(rows: Sequence[Sequence[Any]]) -> bytes:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([_cell(name) for name in head])
-    writer.writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
     return text.getvalue().encode("utf-8", "replace")
 
 
@@ -149,12 +144,8 @@ def _evaluate(run: Run, settings: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-_SIZES = {
-    "mpc2": "optimizer.mppi.samples",
-    "mppi": "optimizer.mppi.samples",
-    "ppo": "optimizer.ppo.env_steps",
-}
+_SIZES = {"mpc2": "optimizer.mppi.samples", "mppi": "optimizer.mppi.samples", "ppo": "optimizer.ppo.env_steps"}
 
 
 def _word(value: Any) -> str:
-    return shlex.quote(str(value)) if not isinstance(value, Path) else shlex.quote(value.as_posix())
+    return shlex.quote(str(value))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,11 @@ SCENE_BYTES = 10 * 2**20
 _POINTS = 200  # of a curve
 _MOST_JOINTS = 48
 _TRAJECTORY_BYTES = 2**26
+# kind of a joint with one axis -> factor to the unit of its curve, the unit, and the least range that is drawn
+_AXES = {
+    int(mujoco.mjtJoint.mjJNT_HINGE): (180 / np.pi, "deg", 1.0),
+    int(mujoco.mjtJoint.mjJNT_SLIDE): (1.0, "m", 0.002),
+}
 
 
 @dataclass(frozen=True)
@@ -100,41 +105,34 @@ def _muscles(e: Episode) -> dict[str, Any] | None:
 
 def _joints(best: Episode, first: Episode | None) -> list[dict[str, Any]]:
     """Return title and chart of each joint that moves, the largest range first; the first program is dotted."""
-    model, rows = best.record.model, _picked(best.record)
-    driven = set(model.eq_obj1id[joint_equalities(model)].tolist())
-    found = []
+    model, sizes = best.record.model, dict[int, float]()
+    driven = model.eq_obj1id[joint_equalities(model)].tolist()
     for j in range(model.njnt):
-        kind = int(model.jnt_type[j])
-        if j in driven or kind not in (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)):
+        if j in driven or int(model.jnt_type[j]) not in _AXES:
             continue
-        hinge = kind == int(mujoco.mjtJoint.mjJNT_HINGE)
-        scale, unit, least = (180 / np.pi, "deg", 1.0) if hinge else (1.0, "m", 0.002)
-        values = scale * best.record.qpos[rows, model.jnt_qposadr[j]].astype(float)
+        _, _, least = _AXES[int(model.jnt_type[j])]
+        _, values = _course(best, j)
         size = float(np.nanmax(values) - np.nanmin(values)) if np.isfinite(values).any() else 0.0
         if size >= least:
-            found.append((size / least, j, unit, scale, values))
-    found.sort(key=lambda joint: (-joint[0], joint[1]))
-    return [_joint(best, first, rows, *joint[1:]) for joint in found[:_MOST_JOINTS]]
+            sizes[j] = size / least
+    largest = sorted(sizes, key=lambda j: (-sizes[j], j))
+    return [_joint(best, first, j) for j in largest[:_MOST_JOINTS]]
 
 
-def _joint(
-    best: Episode, first: Episode | None, rows: Sequence[int] | np.ndarray, j: int, unit: str, scale: float,
-    values: np.ndarray,
-) -> dict[str, Any]:  # fmt: skip
-    model, name = best.record.model, best.record.model.joint(j).name or str(j)
-    reference = None
-    if first:
-        picked = _picked(first.record)
-        other = scale * first.record.qpos[picked, model.jnt_qposadr[j]].astype(float)
-        reference = (first.name, first.record.time[picked].tolist(), other.tolist())
-    chart = report_charts.motion_chart(
-        f"{name} against time",
-        unit,
-        best.record.time[rows].tolist(),
-        {best.name: values.tolist()},
-        reference,
-        clock=True,
-    )
-    limited = bool(model.jnt_limited[j])
+def _joint(best: Episode, first: Episode | None, j: int) -> dict[str, Any]:
+    model = best.record.model
+    name, (scale, unit, _) = model.joint(j).name or str(j), _AXES[int(model.jnt_type[j])]
+    time, values = _course(best, j)
+    reference = (first.name, *_course(first, j)) if first else None
+    label = f"{name} against time"
+    chart = report_charts.motion_chart(label, unit, time, {best.name: values}, reference, clock=True)
     low, high = scale * model.jnt_range[j]
-    return {"title": name, "range": f"{low:.3g} to {high:.3g}" if limited else "", "chart": chart}
+    return {"title": name, "range": f"{low:.3g} to {high:.3g}" if model.jnt_limited[j] else "", "chart": chart}
+
+
+def _course(e: Episode, j: int) -> tuple[list[float], list[float]]:
+    """Return the times [n] s of the points of a curve, and the values [n] of a joint then, in its unit."""
+    rows, model = _picked(e.record), e.record.model
+    scale, _, _ = _AXES[int(model.jnt_type[j])]
+    values = scale * e.record.qpos[rows, model.jnt_qposadr[j]].astype(float)
+    return e.record.time[rows].tolist(), values.tolist()

@@ -49,15 +49,12 @@ _SCENE = ("vendor/three.min.js", "scene.js")
 
 @dataclass(frozen=True)
 class Film:
-    """A film of the run directory, embedded in the page (`data`) or linked (`link`); missing if both are None.
-
-    still: A picture of an embedded film, which is printed in its place.
-    """
+    """A film of the run directory, embedded in the page (`data`) or linked (`link`); missing if both are None."""
 
     path: Path
     data: Markup | None = None
     link: str | None = None
-    still: Markup | None = None
+    still: Markup | None = None  # a picture of an embedded film, which is printed in its place
 
 
 def write_report(archive: Archive, task: Task | None = None) -> Path:
@@ -152,20 +149,17 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("count", "duration", "percent", "plain", "highlight"):
+    for name in ("duration", "percent", "plain", "highlight"):
         environment.filters[name] = getattr(report_text, name)
     for name in ("human", "number", "quantity"):
         environment.filters[name] = getattr(quantities, name)
+    environment.filters["count"] = quantities.counted
     return environment
 
 
 def embed_films(run: Run) -> dict[Path, Film]:
     """Return all films of the run by path. The most important ones are embedded first."""
-    leading = [
-        run.best and run.best.film,
-        run.full and run.full.film,
-    ]
-    leading[1:1] = [c.film for c in run.candidates.values() if c.name == FIRST]
+    leading = [c and c.film for c in (run.best, run.candidates.get(FIRST), run.full)]
     leading += report_trials.fresh_films(run)
     leading += [stage.film for _, stage in reversed(run.stages)]
     rest = [c.film for generation in reversed(run.generations) for c in generation.candidates]
@@ -184,7 +178,7 @@ def embedded(root: Path, paths: Iterable[Path]) -> dict[Path, Film]:
         else:
             left -= size
             data, picture = _embedded(root, str(path), "video/mp4"), still(inside(root, str(path)))
-            films[path] = Film(path, data, still=_data(picture, "image/jpeg") if picture else None)
+            films[path] = Film(path, data, still=report_text.data_address(picture, "image/jpeg") if picture else None)
     return films
 
 
@@ -204,8 +198,4 @@ def _size(root: Path, path: str) -> int | None:
 
 
 def _embedded(root: Path, path: str, kind: str) -> Markup:
-    return _data(read_inside(root, path, _FILM_BYTES) or b"", kind)
-
-
-def _data(content: bytes, kind: str) -> Markup:
-    return Markup(f"data:{kind};base64,") + base64.b64encode(content).decode()
+    return report_text.data_address(read_inside(root, path, _FILM_BYTES) or b"", kind)

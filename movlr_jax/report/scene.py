@@ -92,7 +92,8 @@ def export_scene(task: Task, episodes: Sequence[Episode]) -> bytes:
     """Return the scene of a task's model with its episodes, compressed."""
     model, blob = task.model, _Blob()
     camera = task.cameras[0]
-    tendons = [t for t in range(model.ntendon) if _spatial(model, t)]
+    spatial = model.wrap_type[model.tendon_adr] != _JOINT
+    tendons = np.flatnonzero(spatial & (model.tendon_group < SHOWN_GROUPS)).tolist()
     joints = [j for j in range(model.njnt) if int(model.jnt_type[j]) in _UNITS]
     head = {
         "bodies": [model.body(b).name for b in range(model.nbody)],
@@ -143,14 +144,10 @@ def _rgba(model: mujoco.MjModel, g: int) -> list[float]:
 
 def _meshes(model: mujoco.MjModel, blob: _Blob) -> Iterator[dict[str, Any]]:
     """Add the meshes of each body in the frame of the body, simplified; yield body, colour and arrays of each."""
-    drawn = [(g, rgba) for g, rgba in _shown(model) if int(model.geom_type[g]) in (_MESH, _HFIELD)]
     surfaces = [
-        (
-            g,
-            rgba,
-            _mesh(model, int(model.geom_dataid[g])) if model.geom_type[g] == _MESH else _hills(model, g),
-        )
-        for g, rgba in drawn
+        (g, rgba, _mesh(model, int(model.geom_dataid[g])) if model.geom_type[g] == _MESH else _hills(model, g))
+        for g, rgba in _shown(model)
+        if model.geom_type[g] in (_MESH, _HFIELD)
     ]
     total = sum(len(faces) for _, _, (_, faces) in surfaces)
     share = min(1.0, FACES / max(total, 1))
@@ -233,14 +230,15 @@ def _shapes(model: mujoco.MjModel) -> Iterator[dict[str, Any]]:
             }
 
 
-def _spatial(model: mujoco.MjModel, t: int) -> bool:
-    return model.wrap_type[model.tendon_adr[t]] != _JOINT and model.tendon_group[t] < SHOWN_GROUPS
+def _actuator(model: mujoco.MjModel, t: int) -> int | None:
+    """Return the first actuator that pulls a tendon."""
+    driven = (model.actuator_trntype == mujoco.mjtTrn.mjTRN_TENDON) & (model.actuator_trnid[:, 0] == t)
+    return int(driven.argmax()) if driven.any() else None
 
 
 def _tendon(model: mujoco.MjModel, t: int, weakened: Collection[str]) -> dict[str, Any]:
     """Return what a tendon is; `starts` says of each point of its path whether a branch begins there."""
-    driven = (model.actuator_trntype == mujoco.mjtTrn.mjTRN_TENDON) & (model.actuator_trnid[:, 0] == t)
-    muscle = int(driven.argmax()) if driven.any() else None
+    muscle = _actuator(model, t)
     name = model.tendon(t).name if muscle is None else model.actuator(muscle).name
     starts, begins = [], True
     for kind, _ in _path(model, t):
@@ -277,16 +275,13 @@ def _episode(
     record = e.record
     rows = _rows(record)
     data = mujoco.MjData(model)
-    points = [sum(2 - (k == _SITE) for k, _ in _path(model, t) if
-                  k != _PULLEY) for t in tendons]  # fmt: skip
+    points = [sum(2 - (kind == _SITE) for kind, _ in _path(model, t) if kind != _PULLEY) for t in tendons]
     pos = np.zeros((len(rows), model.nbody, 3))
     quat = np.zeros((len(rows), model.nbody, 4))
     paths = np.zeros((len(rows), sum(points), 3))
     contacts = []
     for f, row in enumerate(rows):
-        data.time = record.time[row]
-        data.qpos[:], data.qvel[:] = record.qpos[row], record.qvel[row]
-        data.act[:], data.ctrl[:] = record.act[row], record.ctrl[row][: model.nu]
+        record.put(row, data)
         mujoco.mj_forward(model, data)
         pos[f], quat[f] = data.xpos, data.xquat
         place = 0
@@ -303,9 +298,10 @@ def _episode(
     blob.add_channels(f"pos{i}", _channels(pos), _FINEST_M)
     blob.add_channels(f"quat{i}", _channels(quat), _FINEST_QUAT)
     blob.add_channels(f"paths{i}", _channels(paths), _FINEST_M)
-    hinge = model.jnt_type[np.asarray(joints, int)] == _HINGE
-    finest = np.where(hinge, _FINEST_DEG, _FINEST_M)
-    blob.add_channels(f"joints{i}", _joint_values(model, record.qpos[rows], joints).T, finest)
+    shown = np.asarray(joints, int)
+    hinge, values = model.jnt_type[shown] == _HINGE, record.qpos[rows][:, model.jnt_qposadr[shown]]
+    values = np.where(hinge, np.rad2deg(values), values)
+    blob.add_channels(f"joints{i}", values.T, np.where(hinge, _FINEST_DEG, _FINEST_M))
     blob.add_channels(f"act{i}", _activations(model, record, rows, tendons).T, _FINEST_ACT)
     pairs, where, force = _slots(contacts)
     where, force = where @ turn.T, force @ turn.T
@@ -363,22 +359,13 @@ def _points(model: mujoco.MjModel, data: mujoco.MjData, t: int, n: int) -> np.nd
     return points
 
 
-def _joint_values(model: mujoco.MjModel, qpos: np.ndarray, joints: Sequence[int]) -> np.ndarray:
-    """Return joint values [frames, joints] in degrees, or m."""
-    values = qpos[:, model.jnt_qposadr[list(joints)]] if len(joints) else np.zeros((len(qpos), 0))
-    hinge = model.jnt_type[list(joints)] == _HINGE if len(joints) else np.zeros(0, bool)
-    return np.where(hinge, np.rad2deg(values), values)
-
-
 def _activations(
     model: mujoco.MjModel, record: EpisodeRecord, rows: np.ndarray, tendons: Sequence[int]
 ) -> np.ndarray:
     """Return [frames, tendons] activations from 0 to 1; of an actuator without activation the size of its control."""
     values = np.zeros((len(rows), len(tendons)))
     for column, t in enumerate(tendons):
-        driven = (model.actuator_trntype == mujoco.mjtTrn.mjTRN_TENDON) & (model.actuator_trnid[:, 0] == t)
-        if driven.any():
-            i = int(driven.argmax())
+        if (i := _actuator(model, t)) is not None:
             state = record.act[rows, model.actuator_actadr[i]] if model.actuator_actnum[i] else record.ctrl[rows, i]
             values[:, column] = np.clip(np.abs(state), 0.0, 1.0)
     return values
@@ -404,10 +391,7 @@ def _forces(model: mujoco.MjModel, data: mujoco.MjData) -> Mapping[tuple[int, in
     sums = {}
     for pair, parts in found.items():
         sizes = np.array([np.linalg.norm(f) for _, f in parts])
-        sums[pair] = (
-            np.average([p for p, _ in parts], axis=0, weights=sizes),
-            np.sum([f for _, f in parts], axis=0),
-        )
+        sums[pair] = (np.average([p for p, _ in parts], axis=0, weights=sizes), np.sum([f for _, f in parts], axis=0))
     return sums
 
 

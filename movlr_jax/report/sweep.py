@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -54,12 +54,7 @@ class Member:
         Of a run without trials, and where a judge watched films, it is that of one motion of the finished run.
         """
         run = self.run
-        if (
-            run
-            and run.best
-            and run.scored
-            and any(g.ranking and g.ranking.noise is not None for g in run.generations)
-        ):
+        if run and run.best and run.scored and run.ranked_by_trials:
             return run.strengths.get(run.best.name, {}).get("strength", math.nan)
         score = ((run and run.finished) or {}).get("score")
         return math.nan if score is None else float(score)
@@ -115,16 +110,11 @@ def read_members(folder: Path) -> list[Member]:
     places = {path.parent for name in ("run.db", JOB) for path in folder.rglob(name)} - {folder}
     found = [_read(folder, place) for place in sorted(places, key=_order)]
     different = _different([m.run for m in found if m.run])
-    return [
-        Member(
-            m.name,
-            m.run,
-            m.error,
-            {k: v for k, v in (m.run.about.get("settings") or {}).items() if k in different} if m.run else {},
-            m.run.about.get("seed") if m.run else None,
-        )
-        for m in found
-    ]
+    for i, m in enumerate(found):
+        if m.run:
+            settings = {k: v for k, v in (m.run.about.get("settings") or {}).items() if k in different}
+            found[i] = replace(m, settings=settings, seed=m.run.about.get("seed"))
+    return found
 
 
 def _read(folder: Path, place: Path) -> Member:
@@ -191,7 +181,6 @@ def render(folder: Path, members: Sequence[Member]) -> str:
         films=films,
         shown=embedded(folder, [f for f in films.values() if f]),
         link=lambda m: quote(os.fsencode(f"{m.name}/{PAGE}")),
-        wall=lambda run: run.wall_s,
         cost=lambda run: sum(c.cost_usd or 0.0 for c in run.calls),
     )
 
@@ -199,9 +188,10 @@ def render(folder: Path, members: Sequence[Member]) -> str:
 def _rank(member: Member, metrics: Sequence[str]) -> tuple[float, float]:
     """Sort by the score of the task; before the end of a run, by its first measure."""
     score = member.score if math.isfinite(member.score) else -math.inf
-    value = member.metrics.get(metrics[0], math.nan) if metrics else math.nan
-    measured = value * (direction(metrics[0]) or 1) if metrics else math.nan
-    return score, measured if math.isfinite(measured) else -math.inf
+    if not metrics:
+        return score, -math.inf
+    value = member.metrics.get(metrics[0], math.nan) * (direction(metrics[0]) or 1)
+    return score, value if math.isfinite(value) else -math.inf
 
 
 def _film(folder: Path, member: Member) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import difflib
 import math
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from movlr_jax._util.quantities import human, unit
+from movlr_jax._util.quantities import counted, human, unit
 from movlr_jax.report.data import FIRST, Run, key_metrics
 
 _TITLES = {  # titles of curves whose names are not clear enough
@@ -61,9 +62,9 @@ def plain(value: Any) -> str:
     return str(value)
 
 
-def count(n: int, noun: str) -> str:
-    """Format a count: `1 program`, `2 programs`."""
-    return f"{n} {noun}{'' if n == 1 else 's'}"
+def data_address(content: bytes, kind: str) -> Markup:
+    """Return the address of `content` inside the page itself: data:KIND;base64,..."""
+    return Markup(f"data:{kind};base64,") + base64.b64encode(content).decode()
 
 
 def claim(run: Run) -> str:
@@ -86,10 +87,10 @@ def result_sentence(run: Run) -> str:
         if not tried:
             return "No program has been evaluated yet."
         ran = sum(not c.failed for c in run.candidates.values())
-        return f"{count(tried, 'program')} evaluated so far, {ran} of them ran; none is ranked yet."
+        return f"{counted(tried, 'program')} evaluated so far, {ran} of them ran; none is ranked yet."
     more = "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in _caveats(run))
     generations = sum(not g.final for g in run.generations)
-    after = f"After {count(tried, 'program')} in {count(generations, 'generation')}"
+    after = f"After {counted(tried, 'program')} in {counted(generations, 'generation')}"
     unknown = "" if any(name in best.metrics for name in key_metrics(run)) else "; no success measure is recorded"
     if best.name == FIRST:
         return f"{after}, the first program, {FIRST}, is still the best{unknown}.{more}"
@@ -120,23 +121,19 @@ def _caveats(run: Run) -> list[str]:
 
 
 def highlight(source: str) -> Markup:
-    """Convert Python source to HTML, with syntax colours if pygments is installed."""
-    try:
-        from pygments import highlight as colour
-        from pygments.formatters import HtmlFormatter
-        from pygments.lexers import PythonLexer
-    except ImportError:
-        return Markup("{}").format(source)
+    """Convert Python source to HTML with syntax colours."""
+    from pygments import highlight as colour
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
+
     # pygments escapes the source itself
     return Markup(colour(source, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)))
 
 
 def highlight_css() -> Markup:
-    """Return the CSS colours of `highlight` for light and dark mode and for paper; empty without pygments."""
-    try:
-        from pygments.formatters import HtmlFormatter
-    except ImportError:
-        return Markup("")
+    """Return the CSS colours of `highlight` for light and dark mode and for paper."""
+    from pygments.formatters import HtmlFormatter
+
     blocks = []
     for media, style in (
         ("print, (prefers-color-scheme: light)", "xcode"),

@@ -83,17 +83,11 @@ def contest(run: Run, g: Generation) -> dict[str, Any] | None:
     if not entered:
         return None
     ranking = g.ranking or Ranking()
-    strengths = dict(zip(ranking.names, ranking.strengths, strict=False))
+    ranked = zip(ranking.names, ranking.strengths, strict=False)
+    strengths = {name: s for name, s in ranked if s is not None and math.isfinite(s)}
     before = champion_before(run, g)
-
-    def order(name: str) -> tuple[bool, float]:
-        strength = strengths.get(name)
-        if strength is None or not math.isfinite(strength):
-            return True, 0.0
-        return False, -strength
-
     rows = []
-    for name in sorted(entered, key=order):
+    for name in sorted(entered, key=lambda name: strengths.get(name, -math.inf), reverse=True):
         role = "champion" if name == g.best else "champion before" if name == before else ""
         rows.append(_row(run, name, role, entered[name]))
     measures = [name for name in key_metrics(run) if name != "success"][:1]

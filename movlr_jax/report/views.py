@@ -62,7 +62,7 @@ def _cost(run: Run) -> str:
     prices = [c.cost_usd for c in run.calls if c.sent]
     known = sum(p for p in prices if p is not None)
     price = "at unknown cost" if None in prices else f"for {known:.2f} USD"
-    return f"{report_text.count(sent, 'model call')} {price}" if sent else ""
+    return f"{quantities.counted(sent, 'model call')} {price}" if sent else ""
 
 
 def _task_name(run: Run) -> str:
@@ -112,23 +112,14 @@ def charts(run: Run, metrics: Sequence[str]) -> dict[str, Any]:
 def heatmap(run: Run) -> dict[str, Any] | None:
     """Return the terms, and the share of each in the best program after each generation (None if it has no such)."""
     final = {g.index for g in run.generations if g.final}
-    rows = [
-        ("final" if g in final else g, c.name, c.weights, weight_shares(c.weights))
-        for g, c in run.stages
-        if c.weights
-    ]
-    terms = list(dict.fromkeys(term for _, _, weights, _ in rows for term in weights))
-    table = [
-        {
-            "generation": g,
-            "name": name,
-            "cells": [
-                {"share": shares[term], "weight": weights[term]} if term in weights else None for term in terms
-            ],
-        }
-        for g, name, weights, shares in rows
-    ]
-    return {"terms": terms, "rows": table} if table else None
+    stages = [(g, c) for g, c in run.stages if c.weights]
+    terms = list(dict.fromkeys(term for _, c in stages for term in c.weights))
+    rows = []
+    for g, c in stages:
+        shares = weight_shares(c.weights)
+        cells = [{"share": shares[t], "weight": c.weights[t]} if t in shares else None for t in terms]
+        rows.append({"generation": "final" if g in final else g, "name": c.name, "cells": cells})
+    return {"terms": terms, "rows": rows} if rows else None
 
 
 def _measure(run: Run, name: str) -> tuple[str, int, report_charts.Chart]:
@@ -188,15 +179,14 @@ def gait(run: Run) -> dict[str, Any] | None:
     best = run.best
     if best is None or not (best.gait or best.faults):
         return None
+    parts = {"charts": report_gait.charts, "phases": report_gait.phases, "table": report_gait.table}
     drawn = report_gait.readable(best.gait)
     return {
         "name": best.name,
         "faults": list(best.faults.values()),
         "speed": best.gait.get("speed_m_s"),
         "speed_class": str(best.gait.get("speed_class", "")).replace("_", " "),
-        "charts": report_gait.charts(best.gait) if drawn else [],
-        "phases": report_gait.phases(best.gait) if drawn else [],
-        "table": report_gait.table(best.gait) if drawn else [],
+        **{name: part(best.gait) if drawn else [] for name, part in parts.items()},
     }
 
 

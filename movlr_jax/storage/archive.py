@@ -11,10 +11,10 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from movlr_jax.errors import UserError, resuming, shortened
 from movlr_jax.storage import database
@@ -26,6 +26,7 @@ from movlr_jax.storage.writing import is_part, lock, write_atomically, write_err
 SETTINGS = "config.yaml"
 FILE_BYTES = 2**28 + 2**20  # size limit of a file: more than any film, and than an episode of `ARRAYS_BYTES`
 BANK_BYTES = 2**31  # the same of the episodes of a generation
+T = TypeVar("T")
 _EVENT = "time, kind, generation, candidate, data"
 
 
@@ -43,6 +44,13 @@ class Event:
 def _event(time: Any, kind: Any, generation: Any, candidate: Any, text: Any) -> Event:
     """Return the event in a row of run.db. Raises Unreadable."""
     return Event(time, kind, generation, candidate, parse_event(time, kind, generation, candidate, text))
+
+
+def _shown_event(*row: Any) -> Event:
+    """Return the event in a row, which may lack what a resumed search needs. Raises Unreadable."""
+    event = _event(*row)
+    check(event.kind, event.generation, event.candidate, event.data, whole=False)
+    return event
 
 
 class Archive:
@@ -99,34 +107,32 @@ class Archive:
         inside(self.root, str(PurePath(relative).parent))
         path = write_atomically(self.root / relative, data)
         self._db.write(
-            "INSERT OR REPLACE INTO files VALUES (?, ?, ?)",
-            (relative, hashlib.sha256(data).hexdigest(), len(data)),
+            "INSERT OR REPLACE INTO files VALUES (?, ?, ?)", (relative, hashlib.sha256(data).hexdigest(), len(data))
         )
         return path
 
     def has(self, relative: str) -> bool:
         """Return whether `put` wrote this file and its data are still the same."""
-        return self.wrote(relative) and not self.lost(relative)
-
-    def wrote(self, relative: str) -> bool:
-        """Return whether `put` wrote this file, which may be lost since."""
-        return bool(self._db.read("SELECT 1 FROM files WHERE path = ?", (relative,)))
+        return self._recorded(relative) is not None and not self.lost(relative)
 
     def lost(self, relative: str) -> bool:
         """Return whether `put` wrote this file, but it is missing or was changed since."""
-        rows = self._db.read("SELECT sha256, bytes FROM files WHERE path = ?", (relative,))
+        if (known := self._recorded(relative)) is None:
+            return False
+        sha256, size = known
         try:
-            return bool(rows) and self._hash(relative, rows[0][1]) != rows[0][0]
+            path = inside(self.root, relative)
+            if path.lstat().st_size != size:
+                return True
+            with open_regular(path, BANK_BYTES, os.O_NOFOLLOW) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest() != sha256
         except (UserError, OSError):
             return True
 
-    def _hash(self, relative: str, size: Any) -> str:
-        """Return the hash of a file, "" if it has another size than was recorded. Raises UserError and OSError."""
-        path = inside(self.root, relative)
-        if path.lstat().st_size != size:
-            return ""
-        with open_regular(path, BANK_BYTES, os.O_NOFOLLOW) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+    def _recorded(self, relative: str) -> tuple[Any, ...] | None:
+        """Return the sha256 and the bytes of a file that `put` wrote, None for other files."""
+        rows = self._db.read("SELECT sha256, bytes FROM files WHERE path = ?", (relative,))
+        return rows[0] if rows else None
 
     def damaged(self) -> list[str]:
         """Return all files of the run that are missing or were changed after they were written."""
@@ -137,11 +143,10 @@ class Archive:
 
         most: bytes, of a file that fits its record.
         """
-        rows = self._db.read("SELECT sha256, bytes FROM files WHERE path = ?", (relative,))
-        path = inside(self.root, relative)
-        whole = bool(rows) and path.exists() and path.lstat().st_size == rows[0][1]  # before anything is read
+        known, path = self._recorded(relative), inside(self.root, relative)
+        whole = known is not None and path.exists() and path.lstat().st_size == known[1]  # before anything is read
         data = read_inside(self.root, relative, most) if whole else b"" if path.exists() else None
-        if not whole or data is None or hashlib.sha256(data).hexdigest() != rows[0][0]:
+        if known is None or not whole or data is None or hashlib.sha256(data).hexdigest() != known[0]:
             again = "" if relative == SETTINGS else f", or make it again with {resuming(self.root)}"
             raise UserError(
                 f"{self.root / relative} {'is missing' if data is None else 'was changed after it was written'}; "
@@ -174,12 +179,14 @@ class Archive:
 
         Raises UserError if one is unreadable.
         """
-        rows = self._db.read(
+        with self._needed():
+            return [_event(*row) for row in self._event_rows(kind)]
+
+    def _event_rows(self, kind: str | None = None) -> list[tuple[Any, ...]]:
+        return self._db.read(
             f"SELECT {_EVENT} FROM events WHERE ? IS NULL OR kind = ? ORDER BY generation, candidate, id",
             (kind, kind),
         )
-        with self._needed():
-            return [_event(*row) for row in rows]
 
     def _check_events(self) -> None:
         with self._needed():
@@ -198,15 +205,7 @@ class Archive:
 
     def readable_events(self) -> tuple[list[Event], list[str]]:
         """Return the events that a report can show, including incomplete ones, and messages about the others."""
-        events, faults = [], []
-        for row in self._db.read(f"SELECT {_EVENT} FROM events ORDER BY generation, candidate, id"):
-            try:
-                event = _event(*row)
-                check(event.kind, event.generation, event.candidate, event.data, whole=False)
-                events.append(event)
-            except Unreadable as error:
-                faults.append(str(error))
-        return events, faults
+        return _readable(self._event_rows(), _shown_event)
 
     @contextlib.contextmanager
     def _needed(self) -> Iterator[None]:
@@ -245,39 +244,33 @@ class Archive:
 
     def find_call(self, key: str) -> dict[str, Any] | None:
         """Return the record of an answered or refused call, None if it has not ended. Raises UserError."""
-        rows = self._calls("WHERE key = ? AND state IN ('answered', 'refused') ORDER BY id LIMIT 1", (key,))
-        return self._call(rows[0]) if rows else None
+        ended = self._calls("WHERE key = ? AND state IN ('answered', 'refused') ORDER BY id LIMIT 1", (key,))
+        return ended[0] if ended else None
 
     def log_reuse(self, known: Mapping[str, Any], about: str) -> None:
         """Record, once, that a known answer was also that of an equal call about something else."""
         key = known["key"]
-        rows = self._calls("WHERE key = ? AND state = 'reused'", (key,))
-        if about not in (known.get("about"), *(self._call(row).get("about") for row in rows)):
+        reused = self._calls("WHERE key = ? AND state = 'reused'", (key,))
+        if about not in [call.get("about") for call in (known, *reused)]:
             place = {name: known.get(name) for name in ("purpose", "provider", "model", "sample")}
             self.log_call(key, "reused", {**place, "about": about, "sent": False, "cost_usd": 0.0})
 
     def calls(self) -> list[dict[str, Any]]:
         """Return every attempt in order of time, with its key and state. Raises UserError."""
-        return [self._call(row) for row in self._calls("ORDER BY id")]
+        return self._calls("ORDER BY id")
 
     def readable_calls(self) -> tuple[list[dict[str, Any]], list[str]]:
         """Return the readable calls, and messages about the others."""
-        calls, faults = [], []
-        for row in self._calls("ORDER BY id"):
-            try:
-                calls.append(_call(row))
-            except Unreadable as error:
-                faults.append(str(error))
-        return calls, faults
+        return _readable(self._call_rows("ORDER BY id"), _call)
 
-    def _calls(self, which: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def _calls(self, which: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        with self._needed():
+            return [_call(*row) for row in self._call_rows(which, values)]
+
+    def _call_rows(self, which: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         if not self._db.has_calls:
             return []
         return self._db.read(f"SELECT id, key, state, data FROM calls {which}", values)
-
-    def _call(self, row: tuple[Any, ...]) -> dict[str, Any]:
-        with self._needed():
-            return _call(row)
 
     def spent(self) -> tuple[int, float]:
         """Return the number of calls that were sent, and their known cost in USD.
@@ -310,7 +303,17 @@ def _tidy(root: Path) -> None:
             (Path(base) / name).unlink(missing_ok=True)
 
 
-def _call(row: tuple[Any, ...]) -> dict[str, Any]:
+def _call(number: int, key: Any, state: Any, text: Any) -> dict[str, Any]:
     """Return the record in a row of the calls. Raises Unreadable."""
-    number, key, state, data = row
-    return {**parse_call(number, data), "key": key, "state": state}
+    return {**parse_call(number, text), "key": key, "state": state}
+
+
+def _readable(rows: Iterable[tuple[Any, ...]], read: Callable[..., T]) -> tuple[list[T], list[str]]:
+    """Return what `read` makes of the rows, and its messages about those that are Unreadable."""
+    found, faults = [], []
+    for row in rows:
+        try:
+            found.append(read(*row))
+        except Unreadable as error:
+            faults.append(str(error))
+    return found, faults

@@ -96,7 +96,6 @@ class Database:
             return self._db.execute(statement, values).lastrowid or 0
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query."""
         with read_errors(self.path):
             return self._db.execute(query, values).fetchall()
 

@@ -41,19 +41,8 @@ class Unreadable(Exception):
     """An event is unreadable; the message says which one and why."""
 
 
-class Built(TypedDict, total=False):
-    """What a search was built of, and where it ran."""
-
-    backends: dict[str, str]
-    versions: dict[str, str]
-    hardware: str
-    models_used: str
-    model_sha256: str
-    groups: dict[str, int]
-
-
-class Described(Built, total=False):
-    """`run`: the task, the settings and the parts of the search."""
+class Described(TypedDict, total=False):
+    """`run`: the task, the settings and the parts of the search, and where it ran."""
 
     task: str
     description: str
@@ -66,13 +55,12 @@ class Described(Built, total=False):
     settings: dict[str, Any]
     tuned_settings: dict[str, Any]
     goals: dict[str, list[float]]
-
-
-class TaskFile(TypedDict, total=False):
-    """`task_file`: the file that defines the task, with its hash at the start of the run."""
-
-    path: str
-    sha256: str
+    backends: dict[str, str]
+    versions: dict[str, str]
+    hardware: str
+    models_used: str
+    model_sha256: str
+    groups: dict[str, int]
 
 
 class Term(TypedDict, total=False):
@@ -112,22 +100,6 @@ class Gait(TypedDict, total=False):
     legs: dict[str, GaitLeg]
 
 
-class TrialRound(TypedDict, total=False):
-    """`trials`: name of the program -> number of the trial -> its results; -1 as generation is the confirmation."""
-
-    programs: dict[str, dict[str, Trial]]
-
-
-class TrialNumbers(TypedDict, total=False):
-    """`trial_plan`: the numbers of trials that a search chose in place of the default ones, see `TrialPlan`."""
-
-    first: int
-    more: int
-    most: int
-    last: int
-    confirm: int
-
-
 class Descriptor(TypedDict, total=False):
     region: str
     label: str
@@ -141,51 +113,6 @@ class Description(TypedDict, total=False):
     success: bool
     alignment: float
     problem: str
-
-
-class Descriptions(TypedDict, total=False):
-    """`described`: the motions of a generation, by the name of the candidate."""
-
-    candidates: dict[str, Description]
-
-
-class Stopped(TypedDict, total=False):
-    """`stopped`: why a search ended before its last generation."""
-
-    reason: str
-
-
-class Session(TypedDict, total=False):
-    """`session`: one process of a search, which may be resumed; its number is the event's generation."""
-
-    wall_s: float
-
-
-class Obeyed(TypedDict, total=False):
-    """`obeyed`: what a resumed session obeyed beyond the run directory, by the name of the setting."""
-
-    settings: dict[str, Any]
-    trust: bool
-    sandbox: str
-
-
-class TrackedRun(TypedDict, total=False):
-    """`tracked_run`: the run of the search in a tracker."""
-
-    tracker: str
-    key: str
-    uri: str
-    store: str
-
-
-class Finished(TypedDict, total=False):
-    best: str
-    score: float | None
-    generations: int
-    wall_s: float
-    side_by_side: str | None
-    judge_silence: str
-    interrupted: bool
 
 
 class Call(TypedDict, total=False):
@@ -205,24 +132,38 @@ class Call(TypedDict, total=False):
 
 # parts of a trial that stay mappings
 _SHAPES: Mapping[str, Any] = {"terms": dict[str, Term], "learning": Learning, "gait": Gait}
+# numbers of trials that a search chose in place of the default ones, see `TrialPlan`
+_TRIAL_NUMBERS = ("first", "more", "most", "last", "confirm")
+# kind of an event -> its data: a record, a TypedDict, or the types of its fields
 KINDS: Mapping[str, Any] = {
     "run": Described,
-    "task_file": TaskFile,
+    "task_file": {"path": str, "sha256": str},  # that defines the task, with its hash at the start of the run
     "proposed": Proposal,
     "evaluated": Evaluation,
-    "trials": TrialRound,
-    "trial_plan": TrialNumbers,
+    # name of the program -> number of the trial -> its results; -1 as generation is the confirmation
+    "trials": {"programs": dict[str, dict[str, Trial]]},
+    "trial_plan": dict.fromkeys(_TRIAL_NUMBERS, int),
     "confirmed": Confirmation,
     "ranked": Ranking,
     "voted": VotedRanking,
-    "described": Descriptions,
+    "described": {"candidates": dict[str, Description]},  # motions of a generation, by the name of the candidate
     "criticised": Critique,
-    "stopped": Stopped,
+    "stopped": {"reason": str},  # why a search ended before its last generation
     "timing": dict[str, float],
-    "session": Session,
-    "obeyed": Obeyed,
-    "tracked_run": TrackedRun,
-    "finished": Finished,
+    # one process of a search, which may be resumed; its number is the event's generation
+    "session": {"wall_s": float},
+    # what a resumed session obeyed beyond the run directory; settings by name
+    "obeyed": {"settings": dict[str, Any], "trust": bool, "sandbox": str},
+    "tracked_run": dict.fromkeys(("tracker", "key", "uri", "store"), str),  # the run of the search in a tracker
+    "finished": {
+        "best": str,
+        "score": float | None,
+        "generations": int,
+        "wall_s": float,
+        "side_by_side": str | None,
+        "judge_silence": str,
+        "interrupted": bool,
+    },
     "full": FinalTraining,
 }
 # needed fields whose entries may be null
@@ -234,7 +175,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "task_file": ("path", "sha256"),
     "proposed": ("sources", "parents"),
     "trials": ("programs",),
-    "trial_plan": ("first", "more", "most", "last", "confirm"),
+    "trial_plan": _TRIAL_NUMBERS,
     "confirmed": ("champion", "first", "claims"),
     "evaluated": ("name", "generation", "candidate", "source", "weights", "metrics", "terms"),
     "ranked": ("names", "strengths", "p_best", "flip_rate", "best", "comparisons"),
@@ -379,7 +320,7 @@ def fault(value: Any, hint: Any, where: str = "") -> str:
         return ""
     if isinstance(hint, UnionType):
         hint = _without_none(hint)
-    if is_typeddict(hint) or is_dataclass(hint):
+    if isinstance(hint, dict) or is_typeddict(hint) or is_dataclass(hint):
         if not isinstance(value, dict):
             return f"{name} is {shortened(value)}, expected a mapping"
         hints = hints_of(hint)
@@ -406,9 +347,13 @@ def _without_none(hint: Any) -> Any:
     return next(option for option in get_args(hint) if option is not NoneType)
 
 
+def hints_of(kind: Any) -> Mapping[str, Any]:
+    """Return the fields of a record, a TypedDict or a mapping that are written, with their types."""
+    return kind if isinstance(kind, dict) else _annotations(kind)
+
+
 @functools.cache
-def hints_of(kind: Any) -> dict[str, Any]:
-    """Return the fields of a record or TypedDict that are written, with their annotations."""
+def _annotations(kind: type) -> Mapping[str, Any]:
     hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in _UNWRITTEN}
     shaped = {name: _SHAPES[name] for name in hints if name in _SHAPES and issubclass(kind, Trial)}
     return {**hints, **shaped} if is_dataclass(kind) else get_type_hints(kind)

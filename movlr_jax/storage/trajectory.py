@@ -73,6 +73,11 @@ class EpisodeRecord:
         _check(values | ({} if force is None else {"force": force}), model, len(names))
         return cls(**values, touch_names=names, model=model, adapter=adapter, force=force)
 
+    def put(self, step: int, data: mujoco.MjData) -> None:
+        """Put the time and the recorded state of a control step into `data`, without computing anything from them."""
+        data.time, data.qpos[:], data.qvel[:] = self.time[step], self.qpos[step], self.qvel[step]
+        data.act[:], data.ctrl[:] = self.act[step], self.ctrl[step]
+
     def replayed(self, layout: Layout) -> Trajectory:
         """Return the episode with the sensor values of `layout`, computed from the recorded states.
 
@@ -84,8 +89,7 @@ class EpisodeRecord:
         data = mujoco.MjData(model)
         sensors = np.zeros((len(self.time), self.model.nsensordata), np.float32)
         for t in range(len(self.time)):
-            data.time, data.qpos[:], data.qvel[:] = self.time[t], self.qpos[t], self.qvel[t]
-            data.act[:], data.ctrl[:] = self.act[t], self.ctrl[t][: self.model.nu]
+            self.put(t, data)
             mujoco.mj_forward(model, data)
             sensors[t] = data.sensordata
         for i, part in enumerate(self.touch_names):
@@ -197,8 +201,8 @@ class EpisodeRecord:
         """Return the forces [T, nu] that C MuJoCo computes from the states."""
         model, data = self.model, mujoco.MjData(self.model)
         found = np.zeros((len(self.time), model.nu))
-        for row, qpos, qvel, act, ctrl in zip(found, self.qpos, self.qvel, self.act, self.ctrl, strict=True):
-            data.qpos[:], data.qvel[:], data.act[:], data.ctrl[:] = qpos, qvel, act, ctrl
+        for t, row in enumerate(found):
+            self.put(t, data)
             mujoco.mj_fwdPosition(model, data)
             mujoco.mj_fwdVelocity(model, data)
             mujoco.mj_fwdActuation(model, data)
@@ -212,14 +216,7 @@ class EpisodeRecord:
 
 def _check(values: Mapping[str, np.ndarray], model: mujoco.MjModel, parts: int) -> None:
     """Raise UserError unless all arrays of an episode are numbers and fit the model, and its times increase."""
-    width = {
-        "qpos": model.nq,
-        "qvel": model.nv,
-        "act": model.na,
-        "ctrl": model.nu,
-        "force": model.nu,
-        "touch": parts,
-    }
+    width = {"qpos": model.nq, "qvel": model.nv, "act": model.na, "ctrl": model.nu, "force": model.nu, "touch": parts}
     steps = values["time"].shape[:1]
     for name, found in values.items():
         expected = (*steps, width[name]) if name in width else steps

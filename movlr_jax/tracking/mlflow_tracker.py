@@ -85,16 +85,18 @@ class MlflowTracker:
         return self._client.create_run(experiment, run_name=self._root.name).info.run_id
 
     def _settings(self, about: Mapping[str, Any]) -> None:
-        params = [self._param(name, str(value)[:_LONGEST]) for name, value in about.items()]
-        for first in range(0, len(params), _AT_ONCE):
-            self._client.log_batch(self._run, params=params[first : first + _AT_ONCE])
+        self._log(params=[self._param(name, str(value)[:_LONGEST]) for name, value in about.items()])
+
+    def _log(self, **entries: list[Any]) -> None:
+        for kind, values in entries.items():
+            for first in range(0, len(values), _AT_ONCE):
+                self._client.log_batch(self._run, **{kind: values[first : first + _AT_ONCE]})
 
     def generation(self, shown: Shown) -> None:
         now = int(1e3 * time.time())
         metrics = [self._metric(name, value, now, shown.generation) for name, value in shown.numbers.items()]
         with self._reached():
-            for first in range(0, len(metrics), _AT_ONCE):
-                self._client.log_batch(self._run, metrics=metrics[first : first + _AT_ONCE])
+            self._log(metrics=metrics)
             for path in shown.films.values():
                 self._client.log_artifact(self._run, str(path), f"films/gen_{shown.generation:02d}")
 

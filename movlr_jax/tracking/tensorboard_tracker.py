@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import socket
 import time
@@ -12,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from movlr_jax.film.encoding import read_frames
+from movlr_jax.film.encoding import as_file, read_frames
 from movlr_jax.tracking.base import Ended, Shown, TrackerConfig, reached
 
 FOLDER = "tensorboard"
@@ -81,11 +80,8 @@ def _gif(path: Path) -> bytes:
     """Return a film as an animated GIF of at most `_FRAMES` frames."""
     from PIL import Image
 
-    frames = read_frames(path, _FRAMES)
-    first, *rest = [Image.fromarray(frame).quantize(64) for frame in frames]
-    buffer = io.BytesIO()
-    first.save(buffer, "GIF", save_all=True, append_images=rest, duration=_MS, loop=0)
-    return buffer.getvalue()
+    first, *rest = [Image.fromarray(frame).quantize(64) for frame in read_frames(path, _FRAMES)]
+    return as_file(first, "GIF", save_all=True, append_images=rest, duration=_MS, loop=0)
 
 
 def open_tracker(config: TrackerConfig, root: Path) -> TensorBoardTracker:

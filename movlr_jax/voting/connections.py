@@ -60,7 +60,6 @@ class Connection(H11Protocol):
         super().on_response_complete()  # which may begin with the next request
 
     def end(self) -> None:
-        """Close the connection."""
         self._waits = False
         self.connections.discard(self)
         self.transport.abort()

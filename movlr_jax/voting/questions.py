@@ -6,6 +6,7 @@ import hashlib
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -45,9 +46,7 @@ def film_name(data: bytes) -> str:
 
 def people(votes: Sequence[Vote]) -> dict[str, Any]:
     """Return the raters with their numbers of votes, and how often two of them agree."""
-    counts: dict[str, int] = {}
-    for vote in votes:
-        counts[vote.rater] = counts.get(vote.rater, 0) + 1
+    counts = Counter(vote.rater for vote in votes)
     same, both = agreement(votes)
     return {
         "raters": [{"name": name, "votes": n} for name, n in counts.items()],
@@ -111,7 +110,7 @@ class SearchQuestions:
             asked = self._question_for(rater)
             if asked:
                 asked.claimed = (rater, self._now())
-            waiting = [a for a in self._open.values() if not a.done.is_set()]
+            waiting = self._unanswered()
             progress, votes = self._progress, list(self._votes)
             undo = bool(waiting) and any(self._vote(key).rater == rater for key in self._round)
         return {
@@ -148,7 +147,7 @@ class SearchQuestions:
 
     def undo(self, rater: str) -> None:
         with self._lock:
-            waiting = [a for a in self._open.values() if not a.done.is_set()]
+            waiting = self._unanswered()
             key = next((key for key in reversed(self._round) if self._vote(key).rater == rater), None)
             if key is None or not waiting:
                 raise UserError("the search has used your last vote, so it cannot be taken back")
@@ -163,14 +162,17 @@ class SearchQuestions:
         return next(vote for vote in self._votes if vote.key == key)
 
     def _waiting(self, question: str) -> Asked:
-        asked = next((a for a in self._open.values() if a.card["id"] == question), None)
-        if asked is None or asked.done.is_set():
+        asked = next((a for a in self._unanswered() if a.card["id"] == question), None)
+        if asked is None:
             raise UserError("this question is answered already; here is the next one")
         return asked
 
+    def _unanswered(self) -> list[Asked]:
+        return [asked for asked in self._open.values() if not asked.done.is_set()]
+
     def _question_for(self, rater: str) -> Asked | None:
         """Return the question that this rater looks at, or else one that nobody looks at."""
-        free = [a for a in self._open.values() if not a.done.is_set() and self._may(rater, a)]
+        free = [a for a in self._unanswered() if self._may(rater, a)]
         now = self._now()
         mine = [a for a in free if a.claimed[0] == rater]
         left = [a for a in free if now - a.claimed[1] > _CLAIM_S]

@@ -94,16 +94,10 @@ def _listen(host: str, port: int) -> socket.socket:
     """Return a socket on `port`, or on a free one if another program has it. Raises UserError."""
     problem: OSError | None = None
     for choice in (port, 0):
-        listener = socket.socket(socket.AF_INET)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((host, choice))
+            return socket.create_server((host, choice))
         except OSError as error:
-            listener.close()
             problem = error
-            continue
-        listener.listen()
-        return listener
     raise UserError(
         f"cannot serve the page at host={host} port={port}: {problem}; give host=127.0.0.1, or the address of one of "
         "this machine's networks"
@@ -191,7 +185,7 @@ class Guard:
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        answer = self._refusal(scope) or await self._entrance(scope)
+        answer = self._refusal(scope) or self._entrance(scope)
         if answer is None and scope["path"].startswith("/api/"):
             answer = _not_from_the_page(scope)
         await (answer or self._app)(scope, receive, guarded)
@@ -203,7 +197,7 @@ class Guard:
             return PlainTextResponse("this page is only served as http://127.0.0.1 or http://localhost", 421)
         return None
 
-    async def _entrance(self, scope: Scope) -> Response | None:
+    def _entrance(self, scope: Scope) -> Response | None:
         """Return the answer to a request without the token; the address with it sets a cookie."""
         if self._token is None:
             return None

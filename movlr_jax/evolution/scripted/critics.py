@@ -15,11 +15,9 @@ class StatisticsCritic:
     name = "statistics of the terms (no vision model)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
-        from movlr_jax.language.description import (
-            described,  # prompts take long to import, and --help lists critics
-        )
+        from movlr_jax.language import prompts  # they take long to import, and --help lists critics
 
-        return described(best, self.name)
+        return prompts.described(best, self.name)
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,7 @@ class Ready(Form):
 
 _JSON = json.JSONDecoder(strict=False)  # models write line breaks into strings
 _FENCE = re.compile(
-    r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<source>.*?)(?:\n[ \t]*(?P=fence)|\Z)",
-    re.DOTALL | re.MULTILINE,
+    r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<source>.*?)(?:\n[ \t]*(?P=fence)|\Z)", re.DOTALL | re.MULTILINE
 )
 _REWARD = re.compile(r"^def reward[ \t]*\(", re.MULTILINE)
 _WEIGHTS = re.compile(r"^WEIGHTS\b", re.MULTILINE)

@@ -37,6 +37,11 @@ class Message:
         return "\n".join(part for part in self.parts if isinstance(part, str))
 
 
+def conversation(system: str, *user: str | Media) -> list[Message]:
+    """Return a system message, and a user message of texts and media."""
+    return [Message("system", [system]), Message("user", user)]
+
+
 @dataclass(frozen=True)
 class Question:
     """The content of one call. `sample` distinguishes repeated calls with the same messages.
@@ -109,15 +114,12 @@ class Retracted(Exception):
 class ModelBackend(Protocol):
     """One provider: sends a question once, and raises the exceptions above."""
 
-    @property
-    def name(self) -> str: ...  # gemini, openai_compatible, manual, person
-
-    @property
-    def model(self) -> str: ...
+    name: str  # gemini, openai_compatible, manual, person
+    model: str
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
         """Return the settings that are sent with a question. They are part of the call key."""
-        ...
+        return {}
 
     async def send(self, question: Question, key: str) -> Reply:
         """Send the question; an SDK repeats requests that fail. Raises Transient, BadAnswer or UserError.
@@ -126,7 +128,8 @@ class ModelBackend(Protocol):
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Free what the backend holds."""
 
 
 def key_of(backend: ModelBackend, question: Question) -> str:

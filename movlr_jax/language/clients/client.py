@@ -14,17 +14,9 @@ from typing import Any, TypeVar
 from movlr_jax._util.keys import redact
 from movlr_jax.errors import BudgetSpent, UserError, printable, resuming
 from movlr_jax.language.clients.answers import read
-from movlr_jax.language.clients.call import (
-    Answer,
-    BadAnswer,
-    ModelBackend,
-    Question,
-    Reply,
-    Transient,
-    key_of,
-)
+from movlr_jax.language.clients.call import Answer, BadAnswer, ModelBackend, Question, Reply, Transient, key_of
 from movlr_jax.language.clients.prices import Price
-from movlr_jax.language.clients.replay import Answers
+from movlr_jax.language.clients.replay import Recording, RunAnswers
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import Archive
 
@@ -60,7 +52,7 @@ class ModelClient:
     price: Price
     budget: Budget
     say: Callable[[str], None]
-    answers_of: Answers | None = None  # replay: the only source of answers
+    answers_of: RunAnswers | Recording | None = None  # replay: the only source of answers
     _runner: asyncio.Runner = field(default_factory=asyncio.Runner)
     _asked: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     _warned_of_tokens: bool = False

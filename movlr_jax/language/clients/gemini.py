@@ -11,7 +11,7 @@ from typing import Any
 from movlr_jax._util.keys import key_from
 from movlr_jax.errors import UserError
 from movlr_jax.language.clients import wire
-from movlr_jax.language.clients.call import BadAnswer, Media, Question, Reply, Transient
+from movlr_jax.language.clients.call import BadAnswer, Media, ModelBackend, Question, Reply, Transient
 from movlr_jax.language.settings import ModelConfig
 
 # Models that ignore the temperature, and models whose thinking is set in tokens (2.5) instead of levels (3.x).
@@ -22,7 +22,7 @@ _REPEATED = {"ConnectError", "TimeoutException"}  # errors of httpx after which 
 _LOOK_S = 1.0  # between two questions whether an uploaded video can be used
 
 
-class Gemini:
+class Gemini(ModelBackend):
     """Backend for Gemini's generateContent. The SDK repeats requests that fail."""
 
     name = "gemini"
@@ -36,6 +36,7 @@ class Gemini:
             raise UserError(
                 f"{where}.thinking={config.thinking}: {config.model} expects a number of tokens, not a level"
             )
+        self.model = config.model or ""
         self._config, self._types, self._errors = config, types, errors
         key = key_from(config.key_env, needed=True, where=where)
         options = types.HttpOptions(
@@ -46,10 +47,6 @@ class Gemini:
         )
         self._client = genai.Client(api_key=key, vertexai=False, http_options=options)
         self._uploaded: dict[str, Any] = {}  # sha256 of a video -> its URI at the server
-
-    @property
-    def model(self) -> str:
-        return self._config.model or ""
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
         return parameters(self._config, question)
@@ -70,8 +67,7 @@ class Gemini:
         try:
             contents = [
                 types.Content(
-                    role="model" if m.role == "assistant" else "user",
-                    parts=[await self._part(p) for p in m.parts],
+                    role="model" if m.role == "assistant" else "user", parts=[await self._part(p) for p in m.parts]
                 )
                 for m in question.messages
                 if m.role != "system"

@@ -11,7 +11,7 @@ from typing import Any
 
 from movlr_jax.language.clients import wire
 from movlr_jax.language.clients.answers import Program, read
-from movlr_jax.language.clients.call import BadAnswer, Media, Question, Reply
+from movlr_jax.language.clients.call import BadAnswer, Media, ModelBackend, Question, Reply
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.writing import write_atomically
 
@@ -19,7 +19,7 @@ _LOOK_S = 0.5
 _SETTLED_S = 1.5  # a file that did not change for this time is complete
 
 
-class Manual:
+class Manual(ModelBackend):
     """Writes <run>/requests/<key>/request.md with its media, and waits for a valid answer file in the same folder.
 
     Two requests that show the same motions, such as a comparison in both orders, are never open together, so that
@@ -30,15 +30,9 @@ class Manual:
     name = "manual"
 
     def __init__(self, config: ModelConfig, root: Path, say: Callable[[str], None]):
-        self._config, self._root, self._say = config, root / "requests", say
+        self.model = config.model or "unnamed"
+        self._root, self._say = root / "requests", say
         self._open: set[frozenset[str]] = set()  # the motions of each request that waits for its answer
-
-    @property
-    def model(self) -> str:
-        return self._config.model or "unnamed"
-
-    def parameters(self, question: Question) -> Mapping[str, Any]:
-        return {}
 
     async def send(self, question: Question, key: str) -> Reply:
         shown = frozenset(media.sha256 for media in question.media)
@@ -69,9 +63,6 @@ class Manual:
                     self._say(f"  {question.purpose}: read {folder / 'request.md'}, write {names} next to it")
                     announced = True
             await asyncio.sleep(_LOOK_S)
-
-    async def close(self) -> None:
-        pass
 
 
 def _files(question: Question) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from movlr_jax.language import prompts
 from movlr_jax.language.clients import wire
 from movlr_jax.language.clients.accepted import Accepted
 from movlr_jax.language.clients.answers import Descriptors, Program
-from movlr_jax.language.clients.call import BadAnswer, Media, Question, Reply, Transient
+from movlr_jax.language.clients.call import BadAnswer, Media, ModelBackend, Question, Reply, Transient
 from movlr_jax.language.settings import ModelConfig
 
 OWN_URL = "https://api.openai.com/v1"
@@ -26,7 +26,7 @@ _REFUSED = (400, 422)  # statuses of a refused parameter
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 
 
-class OpenAICompatible:
+class OpenAICompatible(ModelBackend):
     """Backend for chat completions through the openai SDK, which repeats requests that fail."""
 
     name = "openai_compatible"
@@ -34,6 +34,7 @@ class OpenAICompatible:
     def __init__(self, config: ModelConfig, where: str, say: Callable[[str], None]):
         with needed(f"{where}={self.name}", "openai"):
             import openai
+        self.model = config.model or ""
         self._config, self._sdk, self._where, self._say = config, openai, where, say
         self._accepted = Accepted()
         url = config.base_url or OWN_URL
@@ -53,10 +54,6 @@ class OpenAICompatible:
             timeout=config.calls.timeout_s,
             http_client=client,
         )
-
-    @property
-    def model(self) -> str:
-        return self._config.model or ""
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
         return parameters(self._config, question)

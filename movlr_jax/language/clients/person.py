@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from movlr_jax.errors import UserError
-from movlr_jax.language.clients.call import Media, Question, Reply, Retracted
+from movlr_jax.language.clients.call import Media, ModelBackend, Question, Reply, Retracted
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import VOTE_PAGE
@@ -22,7 +22,7 @@ _SHOWN = ("Pay attention", "Success")  # first words of sentences of prompts/tas
 _KINDS = {"judge": "compare", "criticise": "criticise", "check": "ready"}
 
 
-class Person:
+class Person(ModelBackend):
     """Asks on a page. Several people may vote; the rater is recorded as the version of the model."""
 
     name = PROVIDER
@@ -39,9 +39,6 @@ class Person:
         write_atomically(self._page, self._server.address.encode())
         self._page.chmod(0o600)  # it may have the token
         say(f"people vote at {self._server.address}")
-
-    def parameters(self, question: Question) -> Mapping[str, Any]:
-        return {}
 
     def watch(self, generation: int, progress: Progress) -> None:
         """Show on the page how far the ranking of a generation is."""
@@ -87,16 +84,11 @@ class Person:
             "details": "\n".join(line for line in details if line.startswith(_SHOWN)),
         }
         if question.purpose == "criticise":
-            card |= self._program(about[0].partition("#")[0])
+            name = about[0].partition("#")[0]
+            found = (e.data for e in self._archive.events("evaluated") if e.data.get("name") == name)
+            card |= program_card(next(found, {}))
         films = dict(zip(names, (media.data for media in question.media), strict=True))
         return Asked(key, about, card, films)
-
-    def _program(self, name: str) -> dict[str, Any]:
-        """Return what the page shows of the program of a candidate."""
-        for event in self._archive.events("evaluated"):
-            if event.data.get("name") == name:
-                return program_card(event.data)
-        return program_card({})
 
 
 def program_card(data: Mapping[str, Any]) -> dict[str, Any]:

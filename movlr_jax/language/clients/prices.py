@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from movlr_jax.language.clients.call import Question
 from movlr_jax.language.settings import ModelConfig
 
-_CHARACTERS_PER_TOKEN, _TOKENS_PER_MEDIA_SECOND, _LEAST_MEDIA_TOKENS = 3.0, 300, 1500
+_CHARACTERS_PER_TOKEN, _TOKENS_PER_MEDIUM = 3.0, 3000
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Price:
     def most(self, question: Question, max_tokens: int) -> float:
         """Return an upper estimate of the cost of a call in USD. It is reserved while the call is in progress."""
         text = sum(len(m.text) for m in question.messages) / _CHARACTERS_PER_TOKEN
-        media = len(question.media) * max(_LEAST_MEDIA_TOKENS, 10 * _TOKENS_PER_MEDIA_SECOND)
+        media = len(question.media) * _TOKENS_PER_MEDIUM
         return self.of(round(text + media), max_tokens) or 0.0
 
 

@@ -6,12 +6,13 @@ import importlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from movlr_jax._util.settings import CONFIG_BYTES, from_mapping, read_yaml
 from movlr_jax.errors import UserError
+from movlr_jax.language.clients.call import ModelBackend
 from movlr_jax.language.settings import ModelConfig, without_removed
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import read_bounded, read_inside
@@ -31,21 +32,14 @@ _RULE = f"# Recorded by movlr-jax {__version__}: programs are compared in trials
 _OF_A_PLACE = ("run_dir", "resume", "trust")  # settings that are not passed on
 
 
-class Answers(Protocol):
-    """Where replayed answers come from."""
-
-    def find(self, key: str, question: Question) -> dict[str, Any] | None:
-        """Return the record of the answered or refused call that answers `question`, or None. Raises UserError."""
-        ...
-
-
 class RunAnswers:
     """The answers of a run directory, to exactly the same requests."""
 
     def __init__(self, run: Path):
         self._archive = Archive.open(run, write=False)
 
-    def find(self, key: str, question: Question) -> dict[str, Any] | None:
+    def find(self, key: str, question: Question) -> dict[str, Any]:
+        """Return the record of the call that was answered or refused under `key`. Raises UserError without one."""
         if (known := self._archive.find_call(key)) is None:
             raise UserError(
                 f"the replayed run has no answer to this call ({question.purpose}, key {key[:12]}); replay with the "
@@ -72,6 +66,7 @@ class Recording:
             raise UserError(f"{path} is not a recording of movlr-jax: {error}") from None
 
     def find(self, key: str, question: Question) -> dict[str, Any] | None:
+        """Return the record of the call that answers `question`, None for a comparison. Raises UserError."""
         known = self._calls.get((question.purpose, question.about, question.sample))
         if known is None and question.purpose == "criticise":  # recorded before there were trials
             known = self._calls.get((question.purpose, question.about.partition("#")[0], question.sample))
@@ -83,7 +78,7 @@ class Recording:
         return known
 
 
-def open_answers(source: Path) -> Answers:
+def open_answers(source: Path) -> RunAnswers | Recording:
     """Return the answers of a recording or run directory. Raises UserError."""
     return Recording(source) if (source / ANSWERS).is_file() else RunAnswers(source)
 
@@ -133,19 +128,12 @@ def recorded_model(model: ModelConfig, where: str, depth: int = 0) -> tuple[Mode
     return recorded, source
 
 
-class Replayed:
+class Replayed(ModelBackend):
     """The identity of a backend, used to compute call keys. It sends nothing."""
 
     def __init__(self, model: ModelConfig):
-        self._config = model
-
-    @property
-    def name(self) -> str:
-        return self._config.name
-
-    @property
-    def model(self) -> str:
-        return self._config.model or {"manual": "unnamed", "person": "person"}.get(self._config.name, "")
+        self._config, self.name = model, model.name
+        self.model = model.model or {"manual": "unnamed", "person": "person"}.get(model.name, "")
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
         if self.name not in ("gemini", "openai_compatible"):
@@ -155,6 +143,3 @@ class Replayed:
 
     async def send(self, question: Question, key: str) -> Any:
         raise UserError("a replayed run does not send calls")
-
-    async def close(self) -> None:
-        pass
