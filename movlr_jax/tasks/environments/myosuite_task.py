@@ -95,7 +95,7 @@ def _opened(env: str | None, seed: int = 0) -> tuple[Environment, mujoco.MjSpec]
         raise UserError(f"task=myosuite needs an environment; set env=NAME, as in {_EXAMPLE}")
     with needed("task=myosuite", "myosuite"):
         import gymnasium
-        import myosuite
+        import myosuite  # pyright: ignore[reportMissingImports]
     known = myosuite.register_all_envs()["all"]
     if env not in known:
         raise UserError(unknown_name("env", env, known))

@@ -245,7 +245,8 @@ class Scene:
         model, fingers = self.model, self.fingers()
         top = self.body_of(hand)
         top = int(model.body_parentid[top]) if hand.place in fingers else top
-        jaws = [name for name in fingers if top in above(model, model.body(name).id)]
+        named = {name: mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, name) for name in fingers}
+        jaws = [name for name, body in named.items() if body >= 0 and top in above(model, body)]
         if not 2 <= len(jaws) <= _JAWS:
             return hand
         ends = tuple(Part(name, name, self._middle(name), name) for name in jaws)

@@ -1,0 +1,181 @@
+"""What a search adds on environments that nobody here made: their own code measures, their reward is the yardstick.
+
+For each environment and seed, searches by several methods run with the same budget of programs. Then the program that
+each announced, the first one and the environment's own reward run in the same 16 trials that no search has seen. Rows
+are kept as soon as they are measured, and a second call goes on.
+
+    nice python benchmarks/suites.py [--task Hopper-v5 ...] [--method feedback best_of_n] [--seeds 5] [--truth 16]
+    python benchmarks/suites.py --report     # the table, from all rows so far
+
+Scores are normalised between random controls (0) and the environment's own reward under the same planner (1). Means
+over tasks and seeds are interquartile means, with 95 % intervals by a bootstrap of the seeds within tasks; the
+probability of improvement is that a search of one method beats one of another on a task drawn at random (Agarwal et
+al., arXiv 2108.13264).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from movlr_jax.engine import environment
+
+environment.prepare_environment()
+
+import numpy as np  # noqa: E402
+from quick import read_options  # noqa: E402
+from record import RESULTS, circumstances, write  # noqa: E402
+from scipy.stats import trim_mean  # noqa: E402
+from search_claims import measured, searched  # noqa: E402
+
+from movlr_jax._util.intervals import rate_interval  # noqa: E402
+from movlr_jax.config.compose import compose  # noqa: E402
+from movlr_jax.engine.tasks import task_of  # noqa: E402
+from movlr_jax.tasks.environments.gymnasium_task import open_environment  # noqa: E402
+
+OUT = RESULTS / "suites.json"
+GYMNASIUM = "+task=gymnasium"
+TASKS: Mapping[str, Sequence[str]] = {
+    f"{name}-v5": [GYMNASIUM, f"env={name}-v5"]
+    for name in ("Hopper", "Walker2d", "HalfCheetah", "Ant", "Swimmer", "Reacher", "HumanoidStandup")
+}
+METHODS: Mapping[str, Sequence[str]] = {
+    "feedback": [],  # 3 generations of 4 programs
+    "best_of_n": ["candidates=12", "generations=1"],  # by the same writer
+}
+FIRST, SUITE = "first program", "environment's reward"
+DRAWS = 2000  # of a bootstrap
+
+
+def row_of(task: str, method: str, seed: int, root: Path, truth: int, further: Sequence[str]) -> dict[str, Any]:
+    """Search, and return the fresh trials of the announced program, of the first one and of the suite's reward."""
+    words = [*TASKS[task], *METHODS[method], "films=false", f"seed={seed}", *further]
+    config = compose([*words, f"run_dir={root}"])
+    found = searched(config, root)
+    human = task_of(config).human_reward
+    programs = {found["announced"]: found["programs"][found["announced"]]}
+    programs |= {found["first"]: found["programs"][found["first"]]}
+    programs |= {SUITE: human} if human else {}
+    trials = measured(config, {**found, "programs": programs}, truth, 0)["truth"]
+    named = {method: trials[found["announced"]], FIRST: trials[found["first"]]}
+    named |= {SUITE: trials[SUITE]} if human else {}
+    return {
+        "task": task, "method": method, "seed": seed, "samples": found["samples"], "trials": found["trials"],
+        "minutes": found["minutes"], "improved": found["improved"],
+        "scores": {name: [score for _, _, score in of] for name, of in named.items()},
+        "successes": {name: [success for _, success, _ in of] for name, of in named.items()},
+    }  # fmt: skip
+
+
+def random_score(task: str, further: Sequence[str], truth: int) -> float:
+    """Return the mean return of random actions, over as many episodes as there are trials."""
+    config = compose([*TASKS[task], *further])
+    world, returns = open_environment(config.task.settings["env"]), []
+    for seed in range(truth):
+        world.reset(seed=seed)
+        world.action_space.seed(seed)
+        returns.append(0.0)
+        for _ in range(round(config.episode_s / world.dt)):
+            _, reward, ended, _, _ = world.step(world.action_space.sample())
+            returns[-1] += float(reward)
+            if ended:
+                break
+    return float(np.mean(returns))
+
+
+def normalised(rows: Sequence[Mapping[str, Any]], random: Mapping[str, float]) -> dict[str, dict[str, list[float]]]:
+    """Return the mean normalised score of each search, by method and task; none without the suite's reward."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        if SUITE not in row["scores"]:
+            continue
+        low, high = random[row["task"]], float(np.mean(row["scores"][SUITE]))
+        for name in (row["method"], FIRST):
+            value = (float(np.mean(row["scores"][name])) - low) / max(abs(high - low), 1e-9)
+            found.setdefault(name, {}).setdefault(row["task"], []).append(value)
+    return found
+
+
+def with_interval(groups: Sequence[Sequence[float]], of: Callable[[list[np.ndarray]], float]) -> list[float]:
+    """Return `of` the groups, and its 95 % interval when their values are drawn again."""
+    rng, arrays = np.random.default_rng(0), [np.asarray(group) for group in groups]
+    again = [of([rng.choice(values, len(values)) for values in arrays]) for _ in range(DRAWS)]
+    return [round(float(v), 3) for v in (of(arrays), *np.quantile(again, [0.025, 0.975]))]
+
+
+def interquartile_mean(groups: Sequence[np.ndarray]) -> float:
+    """Return the mean of the middle half of all values."""
+    return float(trim_mean(np.concatenate(groups), 0.25))
+
+
+def improvement(groups: Sequence[np.ndarray]) -> float:
+    """Return the probability of improvement: groups are those of one method by task, then those of the other."""
+    half = len(groups) // 2
+    wins = [np.sign(x[:, None] - y[None]) for x, y in zip(groups[:half], groups[half:], strict=True)]
+    return float(np.mean([(1 + w).mean() / 2 for w in wins]))
+
+
+def table(rows: Sequence[Mapping[str, Any]], random: Mapping[str, float]) -> dict[str, Any]:
+    """Return interquartile means, probability of improvement, and how many tasks reach the suite's reward."""
+    scores = normalised(rows, random)
+    made: dict[str, Any] = {"tasks": {}, "interquartile_mean": {}}
+    for name, tasks in scores.items():
+        made["interquartile_mean"][name] = with_interval(list(tasks.values()), interquartile_mean)
+        reached = [float(np.mean(values)) >= 1 for values in tasks.values()]
+        made.setdefault("at_least_the_suites_reward", {})[name] = [sum(reached), len(reached)]
+        for task, values in tasks.items():
+            made["tasks"].setdefault(task, {})[name] = [round(float(np.mean(values)), 2), len(values)]
+    if len(METHODS) == 2 and all(method in scores for method in METHODS):
+        one, other = (scores[method] for method in METHODS)
+        both = [task for task in one if task in other]
+        groups = [*(one[task] for task in both), *(other[task] for task in both)]
+        made["improvement"] = {" over ".join(METHODS): with_interval(groups, improvement)}
+    for task in {row["task"]: None for row in rows}:
+        for name in (*METHODS, FIRST, SUITE):
+            of = [s for row in rows if row["task"] == task for s in row["successes"].get(name, ()) if s is not None]
+            if of:
+                low, high = rate_interval(sum(of), len(of))
+                made["tasks"].setdefault(task, {})[f"{name}, successes"] = [sum(of), len(of), low, high]
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--method", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--truth", type=int, default=16)
+    parser.add_argument("--report", action="store_true")
+    parser.add_argument("--settings", nargs="*", default=[], help="further settings of the searches")
+    given = read_options(
+        parser, task=["Reacher-v5"], seeds=1, truth=2,
+        settings=["episode_s=0.2", "optimizer.mppi.samples=4", "trials=1", "confirm=1"],
+    )  # fmt: skip
+    data: dict[str, Any] = {"rows": [], "random": {}}
+    if OUT.exists() and not given.quick:
+        data = json.loads(OUT.read_text(encoding="utf-8"))
+    rows, random, work = data["rows"], data["random"], Path(os.environ.get("CLAIMS_WORK") or tempfile.mkdtemp())
+    for seed in [] if given.report else range(given.seeds):
+        for task in given.task:
+            for method in given.method:
+                if any((row["task"], row["method"], row["seed"]) == (task, method, seed) for row in rows):
+                    continue
+                root = work / f"{task}_{method}_{seed}"
+                rows.append(row_of(task, method, seed, root, given.truth, given.settings))
+                random.setdefault(task, random_score(task, given.settings, given.truth))
+                shutil.rmtree(root)
+                if not given.quick:
+                    write(OUT, {"benchmark": "suites", **circumstances(), "random": random, "rows": rows})
+                means = {name: round(float(np.mean(of)), 1) for name, of in rows[-1]["scores"].items()}
+                print(task, method, seed, json.dumps(means), flush=True)
+    print(json.dumps(table(rows, random)))
+
+
+if __name__ == "__main__":
+    main()
