@@ -1,8 +1,8 @@
 """Whether what a search announces is true: whole searches, and every program that they tried in fresh trials.
 
 For each family and seed one search with its defaults runs, then all its programs run in the same 16 trials that the
-search has not seen, and the announced one in 64 more. Rows are kept as soon as they are measured, and a second call
-goes on.
+search has not seen, and the announced one in 64 more. Rows are kept as soon as they are measured, with the commit; a
+second call at this commit goes on.
 
     nice python benchmarks/search_claims.py [--family hop touch_ball ...] [--seeds 10] [--truth 16] [--more 64]
     python benchmarks/search_claims.py --report     # the table, from all rows so far
@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -182,18 +183,19 @@ def judged(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row per family: how often the announced program is worse, and what a search gains."""
-    families = defaultdict[str, list[dict[str, Any]]](list)
+    """Return one row per commit and family: how often the announced program is worse, and what a search gains."""
+    families = defaultdict[tuple[str, str], list[dict[str, Any]]](list)
     for row in rows:
-        families[row["family"]].append({**row, **judged(row)})
+        families[row["commit"], row["family"]].append({**row, **judged(row)})
     made = []
-    for family, of in families.items():
+    for (commit, family), of in families.items():
         paths = [row["path"] for row in of]
         longest = max(map(len, paths))
         padded = np.array([path + [path[-1]] * (longest - len(path)) for path in paths])
         known = [row["covered"] for row in of if row["covered"] is not None]
         made.append(
             {
+                "commit": commit,
                 "family": family,
                 "searches": len(of),
                 "worse": sum(row["worse"] for row in of),
@@ -232,15 +234,18 @@ def main() -> None:
     data = json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() and not given.quick else {"rows": []}
     rows, work = data["rows"], Path(os.environ.get("CLAIMS_WORK") or tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
+    head = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=7", "HEAD"]
+    commit = subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
     for seed in [] if given.report else range(given.begin, given.begin + given.seeds):
         for family in given.family:
-            if any((row["family"], row["seed"]) == (family, seed) for row in rows):
+            if any((row["family"], row["seed"], row["commit"]) == (family, seed, commit) for row in rows):
                 continue
             root = work / f"{family}_{seed}"
             words = [*settings_of(family, work), "films=false", f"seed={seed}", *given.settings]
             config = compose([*words, f"run_dir={root}"])
             found = searched(config, root)
             new = {
+                "commit": commit,
                 "family": family,
                 "seed": seed,
                 **found,

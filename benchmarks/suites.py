@@ -76,6 +76,7 @@ def row_of(task: str, method: str, seed: int, root: Path, truth: int, further: S
 def random_score(task: str, further: Sequence[str], truth: int) -> float:
     """Return the mean return of random actions, over as many episodes as there are trials."""
     config = compose([*TASKS[task], *further])
+    assert config.episode_s
     world, returns = open_environment(config.task.settings["env"]), []
     for seed in range(truth):
         world.reset(seed=seed)

@@ -325,7 +325,8 @@ def test_after_facing_a_place_forward_is_towards_it():
     there = {"yaw": yaw * np.minimum(2 * RAMP, 1), "x": np.cos(yaw) * halves, "y": np.sin(yaw) * halves}
     assert motion(task, root(task, **there))["success"] == 1
     assert motion(task, root(task, **{**there, "x": halves, "y": 0.0}))["second_distance_m"] == pytest.approx(
-        np.cos(yaw) - (np.sin(yaw) - 0.3), abs=0.01  # it ends 15 cm farther aside than it may
+        np.cos(yaw) - (np.sin(yaw) - 0.3),
+        abs=0.01,  # it ends 15 cm farther aside than it may
     )
 
 
