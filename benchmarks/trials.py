@@ -140,8 +140,8 @@ RULES: dict[str, Play] = {
     "2 + 1, to 6 while open, P 0.9": Rule(2, 1, 6),
     "the same, recall and promise": Rule(2, 1, 6, **ENDS),
     "the same, P 0.8": Rule(2, 1, 6, threshold=0.8, **ENDS),
-    "twice its trials": Rule(4, 2, 12, **ENDS | {"last": 16}),
-    "four times its trials": Rule(8, 4, 24, **ENDS | {"last": 32}),
+    "twice its trials": Rule(4, 2, 12, recall=True, last=16, promise=0.8),
+    "four times its trials": Rule(8, 4, 24, recall=True, last=32, promise=0.8),
     "3 + 1, to 8 while open, recall and promise": Rule(3, 1, 8, **ENDS),
 }
 
