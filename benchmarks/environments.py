@@ -5,7 +5,7 @@ each environment: its time of loading and the largest difference of qpos after 1
 sentence with which it does not load. For Playground, the seconds of the first and of the second measure of an episode
 in place of the differences: the first compiles. The last line of stdout is one JSON object.
 
-    nice python benchmarks/environments.py myosuite [--match HandPose] [--steps 20]
+    nice python benchmarks/environments.py --suite myosuite [--match HandPose] [--steps 20]
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ environment.prepare_environment()
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
+from quick import read_options  # noqa: E402
 from record import circumstances  # noqa: E402
 
 from movlr_jax.control.episode import episode_of  # noqa: E402
@@ -78,10 +79,10 @@ def _held(params: jax.Array, view: object, key: jax.Array) -> jax.Array:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suite", choices=("myosuite", "gymnasium", "playground"))
+    parser.add_argument("--suite", choices=("myosuite", "gymnasium", "playground"), default="gymnasium")
     parser.add_argument("--match", default="")
     parser.add_argument("--steps", type=int, default=20)
-    given = parser.parse_args()
+    given = read_options(parser, match="InvertedPendulum-v5", steps=2)
     loaded, refused = {}, {}
     for name in names(given.suite):
         if given.match not in name:
