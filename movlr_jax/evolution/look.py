@@ -26,6 +26,7 @@ from movlr_jax.tasks import Task
 _MORE = 4  # times the samples of a plan, tried where no program succeeds
 _EVENT = "trial_plan"  # recorded where a search takes fewer or more trials than it would by default
 _FEWER = 2  # trials of the better half of a generation, where the search would take too long
+_CONFIRM = 6  # and fresh trials of the champion there
 _TIMES = (4, 2)  # times the trials of programs, tried where trials are cheap
 _CHEAP = 0.2  # of the setting `minutes`, below which a search stays with more trials than by default
 
@@ -103,7 +104,8 @@ def _chooses(config: Config) -> bool:
 
 def _fewer(config: Config) -> TrialPlan:
     """Return the plan of a search that would take too long otherwise."""
-    return TrialPlan.of(replace(config, trials=config.trials or _FEWER))
+    plan = TrialPlan.of(replace(config, trials=config.trials or _FEWER))
+    return replace(plan, confirm=_CONFIRM) if _chooses(config) and config.confirm is None else plan
 
 
 def _suited(context: SearchContext, plan: TrialPlan, begun: _Begun) -> TrialPlan:

@@ -349,7 +349,7 @@ def test_a_search_that_would_take_too_long_gives_fewer_trials_also_when_resumed(
     with context.archive:
         wanted = TrialPlan.of(context.config)
         plan = look(context, wanted)
-        assert plan == look(context, wanted) == replace(wanted, first=1, more=1, most=2, last=6)
+        assert plan == look(context, wanted) == replace(wanted, first=1, more=1, most=2, last=6, confirm=6)
         assert len(context.journal.trials(0)["g00k00"]) == 2, "of the look, too"
     assert any("so they are not tried" in line for line in said)
     assert any("few trials, because minutes=1e-09 (or give trials=N)" in line for line in said)
