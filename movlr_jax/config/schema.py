@@ -125,7 +125,8 @@ class SearchConfig:
     confirm: int | None = setting(
         None,
         "trials that no choice has seen, in which the best program is confirmed at the end, with the first and the "
-        "hand-written one in half of them; 0: none; null: 8, of trained policies 3",
+        "hand-written one in half of them; 0: none; null: 8, 6 where a search would take too long, of trained "
+        "policies 3",
         least=0,
     )
     certainty: float = setting(

@@ -89,12 +89,17 @@ def _tried(context: SearchContext, programs: Mapping[str, Verdict], plan: TrialP
     for numbers in (range(few), range(few, plan.look)):
         if not numbers or (begun.trials and begun.too_long(config, plan)):
             break
-        started = time.monotonic()
-        new = simulated(context, 0, programs, numbers)
+        new, minutes = _timed(context, programs, numbers)
         ran = {name: [*ran[name], *new[name]] for name in programs}
-        minutes, trials = (time.monotonic() - started) / 60, len(programs) * len(numbers)
+        trials = len(programs) * len(numbers)
         begun = replace(begun, minutes=begun.minutes + minutes, trials=begun.trials + trials)
     return ran, begun
+
+
+def _timed(context: SearchContext, programs: Mapping[str, Verdict], numbers: range) -> tuple[Trials, float]:
+    """Return these trials of the programs, and the minutes that they took."""
+    started = time.monotonic()
+    return simulated(context, 0, programs, numbers), (time.monotonic() - started) / 60
 
 
 def _chooses(config: Config) -> bool:
@@ -167,9 +172,8 @@ def _stronger(
         say(f"{kept} the search would take about {minutes:.0f} minutes, so they are not tried")
         return None
     context.resize(many, False)  # a look that is interrupted begins again
-    started = time.monotonic()
-    after = simulated(context, 0, programs, range(begun.trials // begun.programs))
-    begun = replace(begun, minutes=(time.monotonic() - started) / 60)
+    after, took = _timed(context, programs, range(begun.trials // begun.programs))
+    begun = replace(begun, minutes=took)
     minutes = begun.left(context.config, _fewer(context.config))
     clear = any(_better(context, after[name], ran[name]) for name in programs)
     if clear and minutes <= config.minutes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from movlr_jax._util.quantities import counted
 from movlr_jax.evolution.contest import contest, enter, nothing_runs
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.criticise import criticise, describe, in_a_line, satisfied
@@ -85,7 +86,7 @@ def final(context: SearchContext, plan: TrialPlan, population: Population) -> Po
     rivals = may_be_better(context, g, population)
     if not rivals or not plan.last or context.config.ranking in ("paper", "knockout"):
         return population
-    more = f" and {len(rivals) - _NAMED} others" if len(rivals) > _NAMED else ""
+    more = f" and {counted(len(rivals) - _NAMED, 'other')}" if len(rivals) > _NAMED else ""
     context.reporter.say(f"final: {champion} and what may be better, {', '.join(rivals[:_NAMED])}{more}")
     context.journal.begin(g, final=True)
     verdicts = {name: vet_one(context, population.programs[name].source) for name in (champion, *rivals)}

@@ -272,7 +272,8 @@ def _ask(
 ) -> list[Preference]:
     judge = context.roles.judge
     if isinstance(judge, BatchJudge):
-        return judge.compare_all(context.task, pairs, samples)
+        asked = partial(judge.compare_all, context.task, pairs, samples)
+        return worked(f"{judge.name}, comparing {len(pairs)} pairs,", judge, asked, list)
     answers = []
     for a, b in pairs:
         asked = partial(judge.compare, context.task, a, b)

@@ -83,7 +83,8 @@ class TrialPlan:
         close = self.most > self.first + self.more
         most = f", up to {self.most} while it is open which of two is better" if close else ""
         more = f", {self.more} more for the better half{most}" if self.more else ""
-        fresh = f"{self.confirm} fresh to confirm the champion" if self.confirm else "no confirmation"
+        fresh = f"{counted(self.confirm, 'fresh trial')} to confirm the champion"
+        fresh = fresh if self.confirm else "no confirmation"
         return f"{counted(self.first, 'trial')} of each program{more}; {fresh}"
 
     @property
