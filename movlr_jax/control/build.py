@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from movlr_jax.control.base import Optimizer
+from movlr_jax.control.held import HeldTargets
 from movlr_jax.control.mpc.knots import ControlSpace
 from movlr_jax.control.mpc.mpc2 import posture_space
 from movlr_jax.control.mpc.planner import Planner
@@ -21,6 +22,7 @@ from movlr_jax.control.settings import (
 )
 from movlr_jax.control.targets import joint_targets, posture_of, target_box
 from movlr_jax.errors import UserError
+from movlr_jax.physics.base import Physics
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.domain import Ranges, draw
 from movlr_jax.physics.native import NativePhysics
@@ -133,7 +135,11 @@ def build_planner(
     domain = draw(ranges, worlds, _WORLD_SEED) if worlds > 1 else None
     times = {"sim_dt": config.plan_dt, "ctrl_dt": config.ctrl_dt}
     plan = planning_physics(physics, acting, **times, say=say, domain=domain, graph=config.warp_graph)
-    sim = NativePhysics(model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
+    sim: Physics
+    if targets and task.holds_controls:
+        sim = HeldTargets(task.model, targets, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
+    else:
+        sim = NativePhysics(model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
     planner = Planner(config, acting, space, plan, sim, say, targets)
     planner.notes = notes
     return planner

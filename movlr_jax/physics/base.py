@@ -19,8 +19,12 @@ class Physics(Protocol):
     layout: Layout
     sim_dt: float  # s, one simulation step
     ctrl_dt: float  # s, one control step
-    steps_done: int  # simulation steps, over all rows, since it was built
     xp: Any  # numpy or jax.numpy: what carries its states, and plans for it
+
+    @property
+    def steps_done(self) -> int:
+        """Simulation steps, over all rows, since it was built."""
+        ...
 
     @property
     def traces(self) -> Mapping[str, int]:

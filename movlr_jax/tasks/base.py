@@ -120,6 +120,8 @@ class Task:
     hold_s: float = 0.0  # s before the end of an episode in which a success must last; 0: none
     success: str = ""  # what counts as a success, as in "success: ..."; empty if nothing is measured
     tie: float = 0.0  # differences of the score up to it say nothing; the metrics judge answers "tie"
+    # whether another program applies the recorded controls again: each is held over its control step
+    holds_controls: bool = False
     # reward of the environment that the task is, as a program; empty: no environment, or not expressed
     environment_reward: str = ""
     motion: Sentence | None = None  # what the description asks for, if no place is to be reached

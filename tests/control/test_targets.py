@@ -62,6 +62,34 @@ def test_recorded_torques_move_the_users_model_alike():
     np.testing.assert_array_equal(played.steps.prev_action[0, 1:], actions[:-1])
 
 
+def test_held_torques_are_the_means_of_servos_and_move_the_users_model_alike():
+    """An environment holds an action over its control step: C MuJoCo with held controls goes through the same states.
+
+    The means are taken from servos that start where each control step starts.
+    """
+    task = replace(task_of(MOTOR_DOG), holds_controls=True)
+    planner = planner_of(task, ctrl_dt=0.02, horizon_s=0.1, knots=1)
+    assert planner.targets is not None
+    start = planner.sim_physics.start(*task.start(np.random.default_rng(1), 1))
+    controllers = planner.optimise([program(EFFORT, STEADY)], jax.random.key(0))
+    played = controllers.rollout(start, steps=20, key=jax.random.key(0))
+    data, served = mujoco.MjData(task.model), planner.targets.model
+    task.model.opt.timestep = served.opt.timestep = 0.002
+    data.qpos[:] = start.qpos[0]
+    for t, action in enumerate(np.asarray(played.actions[0])):
+        tried, forces = mujoco.MjData(served), []
+        tried.qpos[:], tried.qvel[:], tried.ctrl[:] = data.qpos, data.qvel, played.extras[0, t]
+        for _ in range(10):
+            mujoco.mj_step(served, tried)
+            forces.append(tried.actuator_force / planner.targets.gain)
+        low, high = task.model.actuator_ctrlrange.T
+        np.testing.assert_allclose(action, np.clip(np.mean(forces, axis=0), low, high), atol=2e-3)
+        data.ctrl[:] = action
+        mujoco.mj_step(task.model, data, nstep=9)
+        np.testing.assert_allclose(data.qpos, played.steps.qpos[0, t], atol=1e-4)
+        mujoco.mj_step(task.model, data)
+
+
 def test_rewards_read_torques_in_plans_and_episodes():
     """The cost of one plan is the mean of what the same program gives for the recorded controls."""
     task = task_of(MOTOR_DOG)

@@ -35,6 +35,7 @@ _COMPARED = (
     "dof_frictionloss", "tendon_stiffness", "tendon_range", "actuator_gear",
     "actuator_dynprm", "actuator_ctrlrange", "actuator_forcerange", "eq_data", "eq_active0", "mesh_vert",
 )  # fmt: skip
+_REPLAN_S = 0.032  # between two plans, as with the defaults of a planner
 _SUCCESS = ("success", "is_success", "solved")  # names of a success in what a step reports
 
 
@@ -109,8 +110,9 @@ class Environment:
         return round(self.sim_dt * self.world.frame_skip, 9)
 
     def timing(self) -> dict[str, float]:
-        """Return the settings of an optimizer that suit the environment: its control and simulation step, s."""
-        return {"ctrl_dt": self.ctrl_dt, "sim_dt": self.sim_dt, "plan_dt": self.sim_dt}
+        """Return the settings of an optimizer that suit the environment: its steps in s, and when to plan anew."""
+        every = max(1, round(_REPLAN_S / self.ctrl_dt))
+        return {"ctrl_dt": self.ctrl_dt, "sim_dt": self.sim_dt, "plan_dt": self.sim_dt, "replan_every": every}
 
     def start(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return n start states that the environment draws."""
@@ -199,6 +201,7 @@ def environment_task(
         measure=environment.measure,
         motion=task.motion and replace(task.motion, decides=False),
         success="",
+        holds_controls=True,
         environment_reward=own_reward,
         notes=(f"{environment.env}: a trial is replayed in this environment, whose rewards are summed",),
     )

@@ -167,7 +167,8 @@ def playground(
     elif not aim.goals:
         task = replace(task, measure=kept)
     if measured_by == "environment":
-        task = replace(task, measure=partial(_both, task.measure, taken.own), score=_return, tie=0.0)
+        both = partial(_both, task.measure, taken.own)
+        task = replace(task, measure=both, score=_return, tie=0.0, holds_controls=True)
     return _with_rewards(task, taken.name, moves)
 
 
