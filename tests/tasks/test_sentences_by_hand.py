@@ -48,7 +48,7 @@ def facts(clause: Clause) -> dict[str, Any]:
     found["rad"] = signed(given.get("by", given.get("angle")), sign)
     found["part"] = given["part"].words if "part" in given else None
     if clause.row is c.travel:
-        found |= {"m_s": given["speed"] if given["exact"] else None}
+        found |= {"m_s": given["speed"] if given["exact"] else None, "fastest": given["fastest"]}
         found["frame"] = "body" if given["turns"] else "world"
     if clause.row is c.near:
         where = "away" if given["apart"] else "on" if given["above"] else "at"

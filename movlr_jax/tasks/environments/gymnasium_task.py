@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 # what the environments of Gymnasium reward, in words that are read without a language model
 DESCRIPTIONS: Mapping[str, str] = {
-    "Ant": "walk forward",
-    "HalfCheetah": "run forward",
-    "Hopper": "hop forward",
-    "Humanoid": "walk forward",
+    "Ant": "walk forward as fast as possible",
+    "HalfCheetah": "run forward as fast as possible",
+    "Hopper": "hop forward as fast as possible",
+    "Humanoid": "walk forward as fast as possible",
     "HumanoidStandup": "stand up",
     "InvertedDoublePendulum": "balance the pole",
     "InvertedPendulum": "balance the pole",
     "Pusher": "push the object to the goal",
     "Reacher": "touch the target with the fingertip",
-    "Swimmer": "swim forward",
-    "Walker2d": "walk forward",
+    "Swimmer": "swim forward as fast as possible",
+    "Walker2d": "walk forward as fast as possible",
 }
 _EXAMPLE = "env=Ant-v5"
 

@@ -42,6 +42,7 @@ VELOCITY = "state.com_vel"  # expression of that of the body [3] m/s
 OFF = np.deg2rad(20.0)  # tolerance of a direction
 AT_ONCE = 2.5  # rad, greatest angle to turn by for which the requested heading does not move
 RATE = 1.5  # rad/s, of a requested heading that moves
+_FASTEST = 5.0  # times the usual speed, from which "as fast as possible" scores no more
 _SLOWING_S = 1.0  # s before the end of a travel in which it slows down
 _BACK = 2.0  # 1/s, of a body that strays: speed of its way back per m
 _ASIDE_M, _ASIDE = 0.3, 0.1  # m, or share of the distance, that a travel may end beside its place
@@ -115,6 +116,7 @@ def travel(
     speed: float,  # m/s
     word: str,  # "forward", "to the post"
     exact: bool = False,  # whether the sentence gives the speed
+    fastest: bool = False,  # as fast as possible, at least at about half of `speed`
     distance: float | None = None,  # m
     turns: bool = False,  # whether `way` turns with the body
     begun: Vector = (0.0, 0.0, 0.0),  # [3] m, where it should be when this phase begins, for its terms
@@ -122,11 +124,14 @@ def travel(
 ) -> Measure:
     """Mean speed along a direction, or the distance covered, less what it ends too far to the side of its place."""
     value = along(of.moved, way)
-    covered, fast = integral if turns else as_it_is, Goal(0.5 * speed, best=speed, scale=speed)
+    covered = integral if turns else as_it_is
+    fast = Goal(0.5 * speed, best=_FASTEST * speed if fastest else speed, scale=speed)
     pace = f"jnp.dot({VELOCITY}, {of.turned} @ {array_of(way)})" if turns else along(VELOCITY, way)
     goal = 'jnp.linalg.norm(state.goal("velocity"))' if leads else f"{speed:g}"
     if distance is not None and not turns:
         terms = _arrival_terms(of, way, speed, pace, goal, distance + float(np.dot(begun, way)))
+    elif fastest:
+        terms = [Term("progress", "forward", 5.0, f"{pace} / {goal}")]
     else:
         terms = [Term("progress", "forward", 5.0, f"jnp.minimum({pace} / {goal}, 1.0)")]
         if exact:  # being too fast is a fault, too
@@ -145,8 +150,9 @@ def travel(
             value += f" - jnp.maximum(jnp.abs({strayed}) - {max(_ASIDE_M, _ASIDE * distance):g}, 0.0)"
     amount = "" if distance is None else f" {distance:.3g} m"
     frame = ", seen from the body as it turns" if turns else ""
+    pacing = "as fast as possible" if fastest else f"at about {speed:.2g} m/s"
     return Measure(
-        f"move {word}{amount} at about {speed:.2g} m/s{frame}",
+        f"move {word}{amount} {pacing}{frame}",
         "progress_m_s" if distance is None else "distance_m", pace if turns else value,
         about(speed if exact and distance is None else distance, LENGTH, fast), tuple(terms),
         kind="forward", curve=per_second(covered) if distance is None else covered, counts="end",

@@ -24,7 +24,7 @@ _NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.joint, c.squat)
 # verbs that go as high, as far or as fast as they can if no amount is said
 _EXTENTS = {
     **dict.fromkeys(("high", "as high as possible"), ("RAISE", "JUMP", "WAVE")),
-    "as far as possible": ("TRAVEL", "JUMP", "POINT", "PUSH", "KICK"),
+    "as far as possible": ("JUMP", "POINT", "PUSH", "KICK"),
     "as fast as possible": (),
 }
 # measures of which a phase can have only one
@@ -75,6 +75,8 @@ def _with_amounts(phase: list[Clause]) -> list[Clause]:
     """Give a travel without an amount one: what comes before or after another phase has an end."""
     if c.lasts in _rows(phase):
         return phase
+    if any(clause.row is c.travel and clause["fastest"] for clause in phase):
+        raise NotRead("as fast as possible", "has no end before or after another phase; say how far, or for how long")
     return [
         clause.but(distance=float(f"{1.5 * clause['speed']:.2g}"))
         if clause.row is c.travel and clause["distance"] is None

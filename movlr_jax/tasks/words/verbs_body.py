@@ -66,7 +66,22 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     if not ctx.scene.goes(way):
         why = f"is not possible: no joint lets {ctx.scene.root!r} move along {axis_text(way)}"
         raise NotRead(word if ways or path else phrase.verb, why)
-    return [ctx.clause(c.travel, way=way, speed=speed, word=word, exact=exact, distance=far or distance)]
+    extent = phrase.one("extent")  # in an episode of a given length, as far is as fast
+    if extent and str(extent.children[0]) not in ("as far as possible", "as fast as possible"):
+        raise phrase.unread(extent)
+    if extent and (exact or far or distance):
+        raise phrase.unread(extent, "contradicts an amount or a place")
+    return [
+        ctx.clause(
+            c.travel,
+            way=way,
+            speed=speed,
+            word=word,
+            exact=exact,
+            fastest=extent is not None,
+            distance=far or distance,
+        )
+    ]
 
 
 def _direction(ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool) -> tuple[str, np.ndarray, float | None]:
