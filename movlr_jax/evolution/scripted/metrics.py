@@ -47,6 +47,8 @@ class MetricsCritic:
     def criticise(self, task: Task, best: Evaluation) -> Critique:
         """Give one piece of advice per need: add a term that serves it, or strengthen one if all are in use.
 
+        A term with less than its usual weight is strengthened to it first.
+
         Each term is advised at most once, even if it serves several needs.
         """
         needs = task.diagnose(dict(best.metrics))
@@ -55,10 +57,11 @@ class MetricsCritic:
         for need in needs:
             advised = {item.term for item in advice}
             serving = [term for term in terms.values() if term.kind == need.kind and term.name not in advised]
-            absent = [term for term in serving if term.name not in best.weights]
+            weak = [term for term in serving if abs(best.weights.get(term.name, 0.0)) < abs(term.weight)]
             present = [term for term in serving if term.name in best.weights]
-            if absent:
-                advice.append(TermAdvice("add", absent[0].name, need.problem, absent[0].weight))
+            if weak:
+                action = "strengthen" if weak[0].name in best.weights else "add"
+                advice.append(TermAdvice(action, weak[0].name, need.problem, weak[0].weight))
             elif present:
                 advice.append(TermAdvice("strengthen", present[0].name, need.problem))
         return Critique(

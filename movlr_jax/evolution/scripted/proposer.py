@@ -18,6 +18,9 @@ from movlr_jax.sandbox.genome import Genome, genome_of
 from movlr_jax.sandbox.source import parse, with_weights
 
 _LEAST, _MOST = 0.01, 500.0  # weights
+_SCALES = 1.5  # standard deviation of the logarithm of how weights are scaled: by 4.5 up or down
+_FAR = (1.0, 3.5)  # bounds of that logarithm in the first generation
+_RESTRAINTS = ("height", "upright", "straight", "balance", "steady", "economy")  # kinds of terms
 _SPARE = 0.2  # probability that an added term is a spare one
 
 
@@ -47,8 +50,10 @@ class ScriptedProposer:
                 continue
             child = _follow(genome, advice, terms, rng, share=1.0 if i == 0 else 0.6)
             if request.parent is None:  # first generation: make the programs as different as possible
-                for _ in range(int(rng.integers(2, 5))):
+                for _ in range(int(rng.integers(1, 4))):
                     child = _add(child, terms, rng)
+                if i > 0:
+                    child = _rescale(child, terms, rng, 1 if i % 2 == 0 else -1)
             elif i > 0 or not advice:
                 for _ in range(int(rng.integers(1, 3))):
                     child = _random_edit(child, terms, others, rng)
@@ -87,7 +92,8 @@ def _follow(
             term = terms[item.term]
             genome = genome.with_term(term.name, _bounded(item.weight or term.weight), term.expression)
         elif item.action in ("strengthen", "add") and known:
-            genome = genome.with_weight(item.term, _bounded(2.0 * genome.terms[item.term][0]))
+            weight = item.weight or 2.0 * genome.terms[item.term][0]
+            genome = genome.with_weight(item.term, _bounded(weight))
         elif item.action == "weaken" and known:
             genome = genome.with_weight(item.term, _bounded(0.5 * genome.terms[item.term][0]))
         elif item.action == "remove" and known and len(genome.terms) > 1:
@@ -98,8 +104,10 @@ def _follow(
 def _random_edit(
     genome: Genome, terms: dict[str, Term], others: Sequence[Evaluation], rng: np.random.Generator
 ) -> Genome:
-    """Apply one of: add a term, change weights, drop a term, copy a term from another program."""
-    choice = rng.choice(["add", "reweight", "drop", "cross"], p=[0.4, 0.35, 0.1, 0.15])
+    """Apply one of: change weights, add a term, drop a term, copy a term from another program."""
+    choice = rng.choice(["rescale", "add", "reweight", "drop", "cross"], p=[0.4, 0.2, 0.15, 0.1, 0.15])
+    if choice == "rescale":
+        return _rescale(genome, terms, rng)
     if choice == "add":
         return _add(genome, terms, rng)
     if choice == "drop" and len(genome.terms) > 2:
@@ -124,6 +132,20 @@ def _add(genome: Genome, terms: dict[str, Term], rng: np.random.Generator) -> Ge
         return _reweight(genome, rng)
     term = absent[int(rng.integers(len(absent)))]
     return genome.with_term(term.name, _bounded(term.weight * _jitter(rng)), term.expression)
+
+
+def _rescale(genome: Genome, terms: dict[str, Term], rng: np.random.Generator, sign: int = 0) -> Genome:
+    """Scale the weight of a term, or of all that restrains the motion, often by an order of magnitude.
+
+    sign: 1 for much more restraint, -1 for much less; 0 for any change.
+    """
+    names = [name for name in genome.terms if name in terms and terms[name].kind in _RESTRAINTS]
+    if not sign and (rng.random() < 0.5 or not names):
+        names = [str(rng.choice(list(genome.terms)))]
+    factor = np.exp(sign * rng.uniform(*_FAR) if sign else rng.normal(0.0, _SCALES))
+    for name in names:
+        genome = genome.with_weight(name, _bounded(genome.terms[name][0] * factor))
+    return genome
 
 
 def _reweight(genome: Genome, rng: np.random.Generator) -> Genome:

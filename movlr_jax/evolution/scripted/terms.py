@@ -31,6 +31,8 @@ def library(task: Task) -> dict[str, Term]:
     terms += _reference_terms(task)
     if len(task.layout.activations) and (task.layout.activations >= 0).all():
         terms.append(Term("effort", "economy", 1.0, "-jnp.mean(jnp.square(state.muscles))"))
+    elif task.controls:  # as in the first program
+        terms.append(Term("control", "economy", 1.0, f"-jnp.mean(jnp.square({task.controls}))"))
     terms.append(Term("smooth", "economy", 1.0, f"-jnp.mean(jnp.square({_changed(task)}))"))
     return {term.name: term for term in terms}
 
