@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -24,6 +25,12 @@ def circumstances() -> dict[str, Any]:
         "devices": [device.device_kind for device in jax.local_devices()],
         "versions": versions(),
     }
+
+
+def commit() -> str:
+    """Return the short hash of the commit that is measured."""
+    head = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=7", "HEAD"]
+    return subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def write(path: Path, result: Mapping[str, Any]) -> None:

@@ -16,7 +16,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -29,7 +28,7 @@ environment.prepare_environment()
 
 import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
-from record import RESULTS, circumstances, write  # noqa: E402
+from record import RESULTS, circumstances, commit, write  # noqa: E402
 
 from movlr_jax._util.intervals import rate_interval  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
@@ -188,14 +187,14 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:
         families[row["commit"], row["family"]].append({**row, **judged(row)})
     made = []
-    for (commit, family), of in families.items():
+    for (at, family), of in families.items():
         paths = [row["path"] for row in of]
         longest = max(map(len, paths))
         padded = np.array([path + [path[-1]] * (longest - len(path)) for path in paths])
         known = [row["covered"] for row in of if row["covered"] is not None]
         made.append(
             {
-                "commit": commit,
+                "commit": at,
                 "family": family,
                 "searches": len(of),
                 "worse": sum(row["worse"] for row in of),
@@ -234,18 +233,16 @@ def main() -> None:
     data = json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() and not given.quick else {"rows": []}
     rows, work = data["rows"], Path(os.environ.get("CLAIMS_WORK") or tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
-    head = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=7", "HEAD"]
-    commit = subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
     for seed in [] if given.report else range(given.begin, given.begin + given.seeds):
         for family in given.family:
-            if any((row["family"], row["seed"], row["commit"]) == (family, seed, commit) for row in rows):
+            if any((row["family"], row["seed"], row["commit"]) == (family, seed, commit()) for row in rows):
                 continue
             root = work / f"{family}_{seed}"
             words = [*settings_of(family, work), "films=false", f"seed={seed}", *given.settings]
             config = compose([*words, f"run_dir={root}"])
             found = searched(config, root)
             new = {
-                "commit": commit,
+                "commit": commit(),
                 "family": family,
                 "seed": seed,
                 **found,
