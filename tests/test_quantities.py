@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_cases import LEG
 
-from movlr_jax._util.quantities import quantity
+from movlr_jax._util.quantities import measures, quantity
 from movlr_jax.cli.search import main as search
 from movlr_jax.storage.archive import Archive
 
@@ -27,3 +27,8 @@ def test_terminal_and_report_say_the_same(capfd: pytest.CaptureFixture[str]):
     assert error.endswith(" cm")
     assert f"{error} off" in said
     assert error in page
+
+
+def test_return_of_an_environment_is_said_first():
+    episode = {"return": 43.26, "fell": 1.0, "time_to_fall_s": 1.25, "distance_m": 1.7, "effort": 0.2}
+    assert measures(episode) == ["fell at 1.25 s", "return 43.3", "moved 1.7 m"]

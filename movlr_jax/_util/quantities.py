@@ -19,6 +19,7 @@ _UNITS = {
     "bw": "body weights",
 }  # longest first
 _YES_NO = ("success", "fell", "dropped")
+_RETURNS = ("return", "environment_return")  # the sum of the rewards of an environment, which is what it is about
 _OF_MOTION = (
     "heading_error_rad", "turned_rad", "rise_m", "raised_m", "down_m", "down_and_up_m", "drift_error_m",
     "upright_fraction",
@@ -103,10 +104,11 @@ def measures(metrics: Mapping[str, float]) -> list[str]:
     errors = ("object_position_error_m", "object_orientation_error_rad")
     parts = [quantity(metrics[name], name) for name in errors if name in metrics]
     parts = [f"{', '.join(parts)} off"] if parts else []
+    parts += [f"{human(name)} {number(metrics[name])}" for name in _RETURNS if name in metrics]
     if "distance_m" in metrics:
         gait = f", gait r {number(metrics['gait_r'], 2)}" if "gait_r" in metrics else ""
         parts.append(f"moved {quantity(metrics['distance_m'], 'distance_m')}{gait}")
-    told = (*errors, "distance_m", "gait_r", "knee_swing_deg", "time_to_fall_s")
+    told = (*errors, *_RETURNS, "distance_m", "gait_r", "knee_swing_deg", "time_to_fall_s")
     own = [name for name in leading(metrics) if name not in told]
     parts += [f"{human(name)} {quantity(metrics[name], name)}" for name in own[:_OWN]]
     if "time_to_fall_s" in metrics:
