@@ -20,7 +20,9 @@ class Mppi(MppiSettings):
     """Plans over knots of the controls, or of joint targets in place of the torques of motors without servos."""
 
     def suited(self, task: Task) -> Self:
-        return self if self.horizon_s and self.knots else suited(self, facts_of(task, self.space))
+        return (
+            self if self.horizon_s and self.knots and self.replan_every else suited(self, facts_of(task, self.space))
+        )
 
     def build(self, task: Task, physics: str, say: Say) -> Optimizer:
         return build_planner(self, task, physics, say)

@@ -96,6 +96,7 @@ class MppiSettings(PlanningSettings):
 
     horizon_s: float = setting(0.0, "s; 0: what suits the body", least=0)
     knots: int = setting(0, "of a plan, over the horizon; 0: what suits the body", least=0)
+    replan_every: int = setting(0, "control steps; 0: what suits the body", least=0)
     first_updates: int = setting(4, "rounds of samples, rollouts and update of the first plan", least=1)
     space: str = setting(
         "auto",

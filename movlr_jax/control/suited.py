@@ -20,6 +20,7 @@ _FALLS = 2.4  # horizon of a body on its feet, in times sqrt(h / g) of a pendulu
 _HORIZONS = (0.3, 0.7)  # s
 _FREE_S, _FREE_KNOTS = 0.64, 6  # of other bodies; a shorter horizon ends before a hopping body lands
 _LONGEST_S = 1.6  # of a body that swings
+_REPLAN = 2  # control steps between plans; of a body that swings 1, for its upright pole falls meanwhile
 _KNOT_S = 0.13  # s between knots of joint targets, at which limbs can follow, and of a body that swings
 
 
@@ -65,4 +66,5 @@ def suited(config: M, facts: BodyFacts) -> M:
     horizon = config.horizon_s or round(horizon / config.ctrl_dt) * config.ctrl_dt
     if facts.targets or facts.swing_s > _FREE_S:
         knots = 1 + max(1, round(horizon / _KNOT_S))
-    return replace(config, horizon_s=horizon, knots=config.knots or knots)
+    every = config.replan_every or (1 if facts.swing_s else _REPLAN)
+    return replace(config, horizon_s=horizon, knots=config.knots or knots, replan_every=every)

@@ -14,19 +14,20 @@ from movlr_jax.tasks import simple_task
 
 
 @pytest.mark.parametrize(
-    ("facts", "horizon", "knots"),
+    ("facts", "horizon", "knots", "every"),
     [
-        (BodyFacts(12, "free", 12, 0.2725), 0.4, 4),  # 2.4 sqrt(0.2725 / 9.81) = 0.4 s
-        (BodyFacts(23, "free", 23, 5.0), 0.704, 6),  # at most 0.7 s, in control steps of 16 ms
-        (BodyFacts(4, "free", 0, 0.3), 0.64, 6),  # a drone
-        (BodyFacts(7, "fixed", 7, 0.5), 0.64, 6),  # an arm
+        (BodyFacts(12, "free", 12, 0.2725), 0.4, 4, 2),  # 2.4 sqrt(0.2725 / 9.81) = 0.4 s
+        (BodyFacts(23, "free", 23, 5.0), 0.704, 6, 2),  # at most 0.7 s, in control steps of 16 ms
+        (BodyFacts(4, "free", 0, 0.3), 0.64, 6, 2),  # a drone
+        (BodyFacts(7, "fixed", 7, 0.5), 0.64, 6, 2),  # an arm
+        (BodyFacts(1, "fixed", 0, 0.5, 1.2), 1.2, 10, 1),  # a cart with a pole
     ],
 )
-def test_horizon_and_knots_follow_from_facts(facts: BodyFacts, horizon: float, knots: int):
+def test_horizon_knots_and_replans_follow_from_facts(facts: BodyFacts, horizon: float, knots: int, every: int):
     found = suited(Mppi(), facts)
-    assert (round(found.horizon_s, 6), found.knots) == (horizon, knots)
-    given = suited(Mppi(horizon_s=0.2, knots=3), facts)
-    assert (given.horizon_s, given.knots) == (0.2, 3)
+    assert (round(found.horizon_s, 6), found.knots, found.replan_every) == (horizon, knots, every)
+    given = suited(Mppi(horizon_s=0.2, knots=3, replan_every=5), facts)
+    assert (given.horizon_s, given.knots, given.replan_every) == (0.2, 3, 5)
 
 
 def test_facts_are_those_of_the_model():
