@@ -54,25 +54,31 @@ FIRST, SUITE = "first program", "environment's reward"
 DRAWS = 2000  # of a bootstrap
 
 
-def row_of(task: str, method: str, seed: int, root: Path, truth: int, further: Sequence[str]) -> dict[str, Any]:
-    """Search, and return the fresh trials of the announced program, of the first one and of the suite's reward."""
+def row_of(
+    task: str, method: str, seed: int, root: Path, truth: int, further: Sequence[str], known: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Search, and return the fresh trials of the announced program, of the first one and of the suite's reward.
+
+    known: a row of another method with the same task and seed, whose first program and trials are the same.
+    """
     words = [*TASKS[task], *METHODS[method], "films=false", f"seed={seed}", *further]
     config = compose([*words, f"run_dir={root}"])
     found = searched(config, root)
-    human = task_of(config).human_reward
-    programs = found["programs"] | ({SUITE: human} if human else {})
-    trials = measured(config, {**found, "programs": programs}, truth, 0)["truth"]
-    worth = {name: float(np.mean([score for _, _, score in of])) for name, of in trials.items()}
-    gain = max(worth[name] for name in found["programs"]) - worth[found["first"]]
-    named = {method: trials[found["announced"]], FIRST: trials[found["first"]]}
-    named |= {SUITE: trials[SUITE]} if human else {}
+    programs, same = {method: found["programs"][found["announced"]]}, known.get("samples") == found["samples"]
+    if not same:
+        programs[FIRST] = found["programs"][found["first"]]
+        programs |= {SUITE: human} if (human := task_of(config).human_reward) else {}
+    named = measured(config, {**found, "programs": programs, "announced": method}, truth, 0)["truth"]
+
+    def column(of: int, name: str) -> dict[str, Any]:
+        values = {program: [trial[of] for trial in trials] for program, trials in named.items()}
+        kept = known[name] if same else {}
+        return values | {program: kept[program] for program in (FIRST, SUITE) if program in kept}
+
     return {
         "task": task, "method": method, "seed": seed, "samples": found["samples"], "trials": found["trials"],
         "minutes": found["minutes"], "improved": found["improved"], "commit": commit(),
-        "share_of_best_gain": (worth[found["announced"]] - worth[found["first"]]) / gain if gain > 0 else 1.0,
-        "champions": [worth[name] for name in found["champions"]],
-        "scores": {name: [score for _, _, score in of] for name, of in named.items()},
-        "successes": {name: [success for _, success, _ in of] for name, of in named.items()},
+        "scores": column(2, "scores"), "successes": column(1, "successes"),
     }  # fmt: skip
 
 
@@ -172,7 +178,8 @@ def main() -> None:
                 if any((row["task"], row["method"], row["seed"]) == (task, method, seed) for row in rows):
                     continue
                 root = work / f"{task}_{method}_{seed}"
-                rows.append(row_of(task, method, seed, root, given.truth, given.settings))
+                known = next((row for row in rows if (row["task"], row["seed"]) == (task, seed)), {})
+                rows.append(row_of(task, method, seed, root, given.truth, given.settings, known))
                 random.setdefault(task, random_score(task, given.settings, given.truth))
                 shutil.rmtree(root)
                 if not given.quick:
