@@ -32,7 +32,7 @@ class Method:
     )
     parent: str = setting(
         "best",
-        "program that is edited next: best (so far), or latest (best of the latest generation)",
+        "program that is edited next: best (most promising so far), or latest (best of the latest generation)",
         choices=PARENTS,
     )
     judge: str = setting(

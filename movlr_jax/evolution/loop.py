@@ -16,7 +16,7 @@ from movlr_jax.evolution.look import look
 from movlr_jax.evolution.parent import parent_of
 from movlr_jax.evolution.population import Population
 from movlr_jax.evolution.propose import Brief, propose
-from movlr_jax.evolution.rank import may_be_better, strongest_first
+from movlr_jax.evolution.rank import may_be_better, most_promising, strongest_first
 from movlr_jax.evolution.tracking import track
 from movlr_jax.evolution.trials import TrialPlan
 from movlr_jax.evolution.vet import vet, vet_one
@@ -69,8 +69,9 @@ def generation(
         context.archive.forget("ranked", g)  # a champion that never ran is none
         raise nothing_runs(g, {candidate.name: candidate.reason for candidate in candidates})
     candidates = describe(context, g, candidates)
-    best = next(e for e in (*brief.history, *candidates) if e.name == population.champion)
-    _keep(context, g, best)
+    known = {e.name: e for e in (*brief.history, *candidates)}
+    _keep(context, g, known[str(population.champion)])
+    best = known[most_promising(context, g + 1, population)]
     parent = parent_of(context.config.method, best, strongest_first(ranking), candidates)
     critique = stage("criticise", g, partial(criticise, context, parent, population.trials[parent.name]))
     return population, brief.next(parent, critique, ranking, candidates)
@@ -126,7 +127,8 @@ def _ends_early(
     context: SearchContext, g: int, plan: TrialPlan, population: Population, brief: Brief, best: Evaluation
 ) -> bool:
     """Return whether the search ends after generation g because nothing is left to do. Record and say why."""
-    reason = brief.critique and satisfied(context, plan, population, best, brief.critique)
+    about_it = brief.parent is not None and brief.parent.name == best.name
+    reason = brief.critique and about_it and satisfied(context, plan, population, best, brief.critique)
     if not reason:
         return False
     reason = f"the search ends after generation {g}: {reason}"

@@ -135,6 +135,25 @@ def may_be_better(context: SearchContext, g: int, population: Population) -> lis
     return [names[i] for i in sorted(found, key=lambda i: -belief.mean[i])]
 
 
+def most_promising(context: SearchContext, g: int, population: Population) -> str:
+    """Return the program with the highest expected worth before generation g: it is edited next.
+
+    To be announced, a program must be better than the champion with enough probability. To be edited it need not be:
+    as long as nothing is certain, edits of the champion alone would begin where the search began.
+    """
+    champion = str(population.champion)
+    if context.config.ranking in _NAMING:
+        return champion
+    belief = believe(context, g, population)
+    worth = {
+        name: float(mean)
+        for name, mean in zip(population.names, belief.mean, strict=True)
+        if name == champion or not all(trial.failed for trial in population.trials[name])
+    }
+    best = max(worth, key=worth.__getitem__)
+    return best if worth[best] > worth[champion] else champion
+
+
 def leader(population: Population, belief: Posterior, entrants: Sequence[str]) -> str:
     """Return the champion; where there is none yet, the best of the entrants."""
     names = population.names

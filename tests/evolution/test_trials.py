@@ -130,6 +130,22 @@ def test_certainty_decides_whether_a_better_program_replaces_the_first(
     assert (said["p_better"] >= certainty) == (champion == "g00k01")
 
 
+def test_the_most_promising_program_is_edited_while_the_champion_stays(tmp_path: Path):
+    def trial(name: str, g: int, n: int) -> dict[str, float]:
+        own = {"g00k01": 1.0, "g00k00": 0.5 * (-1) ** n}
+        return {"score": own.get(name, -1.0)}
+
+    names = [NAMES[0][:2], ["g01k00", "g01k01"]]
+    context = played(tmp_path / "run", names, trial, "trials=2", "confirm=0", "certainty=0.99999")
+    with context.archive:
+        evolve(context)
+        ranked = context.archive.get("ranked", 0)
+        parents = [e.data["parent"] for e in context.archive.events("evaluated") if e.generation == 1]
+    assert ranked
+    assert ranked["best"] == "g00k00"
+    assert parents == ["g00k01", "g00k01"]
+
+
 def test_a_clearly_better_program_wins_and_the_claim_is_of_fresh_trials(tmp_path: Path):
     worth = {"g01k02": 5.0}
 
