@@ -14,6 +14,7 @@ from movlr_jax._util.parts import service
 from movlr_jax.errors import ProgramError
 from movlr_jax.evolution.scripted.terms import Term, library, reading
 from movlr_jax.language.base import Evaluation, ProposalRequest, TermAdvice
+from movlr_jax.records import candidate_name
 from movlr_jax.sandbox.genome import Genome, genome_of
 from movlr_jax.sandbox.source import parse, with_weights
 
@@ -26,7 +27,7 @@ _SPARE = 0.2  # probability that an added term is a spare one
 
 @dataclass(frozen=True)
 class ScriptedProposer:
-    """Edits the best program by seed: it follows the critic's advice, then makes small random edits."""
+    """Edits the most promising program by seed: it follows the critic's advice, then makes random edits."""
 
     say: Callable[[str], object] = service(lambda text: None)
     name = "scripted proposer (no language model)"
@@ -39,6 +40,8 @@ class ScriptedProposer:
         others = [e for e in request.history if not e.failed]
         tried = {e.source for e in request.history}
         sources: list[str] = []
+        # as long as none is better than the first program, programs are as different as possible
+        explores = request.parent is None or request.parent.name == candidate_name(0, 0)
         if request.generation == 0 and (text := reading(request.task)):
             self.say(f"  {text}")
         for i in range(n):
@@ -49,7 +52,7 @@ class ScriptedProposer:
                 sources.append(_reweighted(parent, rng))
                 continue
             child = _follow(genome, advice, terms, rng, share=1.0 if i == 0 else 0.6)
-            if request.parent is None:  # first generation: make the programs as different as possible
+            if explores and (i > 0 or not advice):
                 for _ in range(int(rng.integers(1, 4))):
                     child = _add(child, terms, rng)
                 if i > 0:
