@@ -79,8 +79,6 @@ def test_experiment_file_overrides_tuned_settings_and_command_line_overrides_bot
     assert compose(["+task=high_bottle"], folder).task.settings["lift_m"] == [0, 0, 0.2]
 
 
-# Mistakes.
-
 # Sweeps.
 
 
