@@ -9,6 +9,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
+from cli_cases import LEG
 from moving import block, episode_of
 from vetting import refusals
 
@@ -210,6 +211,7 @@ def test_words_that_nobody_reads_are_refused_whatever_proposer_is_named(
     for more in ([], ["proposer=scripted"]):
         assert command([*given, *more]) == 2
         assert "'three times' says nothing that is understood of 'flex'" in capfd.readouterr().err
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["arm.xml"]
 
 
 def test_a_language_model_reads_the_unchanged_sentence(elsewhere: Path):
@@ -227,13 +229,8 @@ def test_a_language_model_reads_the_unchanged_sentence(elsewhere: Path):
 def test_words_that_name_nothing_to_measure_ask_for_a_judge_that_watches(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
-    settings = ["candidates=2", "generations=1", "films=false", "episode_s=0.1", "optimizer.mppi.samples=2"]
-    words = "instruction='raise the hand to the forehead in a salute'"
-    given = ["+task=bottle_pour", words, *settings, f"run_dir={tmp_path / 'run'}"]
-    assert search(given) == 2, "a sentence is read whole or refused"
-    assert "understood would be" in capfd.readouterr().err
-    assert not (tmp_path / "run").exists()
-    assert search([*given, "instruction.partial=true"]) == 0
+    given = ["model=tiny_muscle", "instruction='play the piano'", *LEG[1:], "candidates=2"]
+    assert search([*given, "instruction.partial=true", f"run_dir={tmp_path / 'run'}"]) == 0
     said = capfd.readouterr().err
     assert "the words of the instruction name little that can be measured" in said
     assert "let a judge watch the films: method=movlr with vlm=gemini" in said
@@ -333,23 +330,21 @@ def test_a_run_goes_on_where_its_model_has_moved(folder: Path, capfd: pytest.Cap
 
 def test_a_sweep_over_models_and_instructions_needs_no_task(folder: Path, capfd: pytest.CaptureFixture[str]):
     Path("other.xml").write_text(Path("arm6.xml").read_text())
-    swept = [
-        "model=arm6.xml,other.xml",
-        "instruction='raise the forearm','bend the elbow, then straighten it'",
-        "episode_s=0.16",
+    words = "'bend the elbow, then straighten it'"
+    swept = ["model=arm6.xml,other.xml", f"instruction='raise the forearm',{words}"]
+    jobs = [compose(job) for job in expand(swept)]
+    assert [(Path(job.model).name, job.instruction) for job in jobs] == [
+        (model, said)
+        for model in ("arm6.xml", "other.xml")
+        for said in ("raise the forearm", "bend the elbow, then straighten it")
     ]
-    assert search(["-m", *swept, *QUICK, "run_dir=all"]) == 0
-    made = set()
-    for job in range(4):
+    swept = [swept[0], f"instruction={words}", "episode_s=0.16", *QUICK]
+    assert search(["-m", *swept, "run_dir=all"]) == 0
+    for job, task in enumerate(("arm6", "other")):
         with Archive.open(Path(f"all/{job}"), write=False) as archive:
             about = archive.get("run") or {}
-        made.add((about["task"], about["description"]))
-    assert made == {
-        (task, words)
-        for task in ("arm6", "other")
-        for words in ("raise the forearm", "bend the elbow, then straighten it")
-    }
-    assert search([*swept, *QUICK]) == 0, "without -m"
+        assert (about["task"], about["description"]) == (task, "bend the elbow, then straighten it")
+    assert search(swept) == 0, "without -m"
     assert {path.name for path in Path("runs").iterdir()} == {"arm6", "other"}
 
 

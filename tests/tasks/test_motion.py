@@ -326,7 +326,7 @@ def test_doing_nothing_is_no_better_than_another_failure():
 
 # Searches.
 
-QUICK = ["candidates=2", "generations=1", "films=false", "episode_s=1.5", "trials=4", "confirm=0",
+QUICK = ["candidates=2", "generations=1", "films=false", "episode_s=1.5", "trials=1", "confirm=0",
          "optimizer.mppi.samples=64"]  # fmt: skip
 
 

@@ -47,7 +47,7 @@ def open_files() -> int:
 def test_flood_of_connections_leaves_files_to_the_search_and_the_page_to_voters(page: str):
     before, clients = open_files(), []
     try:
-        for _ in range(300):
+        for _ in range(200):
             clients.append(client := socket.create_connection(place(page), timeout=10))
             client.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1")
         time.sleep(0.5)
