@@ -244,6 +244,8 @@ QUICK = [
     "candidates=1",
     "generations=1",
     "films=false",
+    "trials=1",
+    "confirm=0",
     "optimizer.mppi.samples=2",
     "optimizer.horizon_s=0.064",
 ]
@@ -294,7 +296,7 @@ def test_a_search_without_a_task_is_recorded_resumed_replayed_and_evaluated(
         shown = dict(commands(read_run(archive)))
     command = shlex.split(shown["Simulate and film the best program again"])
     capfd.readouterr()
-    assert evaluate([*command[3:], "films=false", *QUICK[3:]]) == 0
+    assert evaluate([*command[3:], "films=false", *QUICK[3:4], *QUICK[5:]]) == 0
     assert '"task": "arm6"' in capfd.readouterr().out
     assert sorted(p.name for p in Path("runs/arm6/evaluate").iterdir())
     assert (
@@ -359,7 +361,7 @@ def test_studies_and_comparisons_have_folders_of_the_model(folder: Path):
 def test_python_needs_no_task_either(folder: Path, monkeypatch: pytest.MonkeyPatch):
     task = mj.load_task(model=Path("arm6.xml"), instruction=WORDS, episode_s=0.16)
     assert task.name == "arm6"
-    small = {"candidates": 1, "generations": 1, "films": False}
+    small = {"candidates": 1, "generations": 1, "films": False, "trials": 1, "confirm": 0}
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir(folder / "elsewhere")
     assert mj.run_search(task, *QUICK).root.parent == Path("runs/arm6")

@@ -304,7 +304,7 @@ def test_a_search_in_which_nothing_succeeds_names_no_probable_best(
 ):
     """The cube is out of reach: each program moves the arm with another effort, and lifts nothing."""
     Path("lift.xml").write_text(LIFT)
-    quick = ["candidates=3", "generations=1", "episode_s=0.4", "optimizer.mppi.samples=3", "films=false"]
+    quick = ["candidates=3", "generations=1", "episode_s=0.4", "optimizer.mppi.samples=3", "trials=2", "films=false"]
     assert search(["model=lift.xml", "instruction=lift the cube by 10 cm", *quick, "run_dir=run"]) == 0
     said = capfd.readouterr().err
     assert {*re.findall(r"P = (\S+)", said)} == {"0.50"}

@@ -68,7 +68,7 @@ def test_the_example_runs_as_the_page_says(folder: Path):
     command = next(line for line in PAGE.splitlines() if "+task=touch_ball.py" in line).split()
     assert command[:3] == ["python", "-m", "movlr_jax.search"]
     done = subprocess.run(
-        [sys.executable, *command[1:], *QUICK, "films=false"], capture_output=True, text=True, check=False
+        [sys.executable, *command[1:], *QUICK, "trials=1", "films=false"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "searching a reward for touch_ball" in done.stderr
@@ -302,7 +302,7 @@ def test_a_measure_reads_joints_and_the_goal(folder: Path):
 
 
 def test_a_run_of_its_own_task_resumes_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    quick = [*QUICK, "candidates=1", "films=false", "run_dir=run"]
+    quick = [*QUICK, "candidates=1", "trials=1", "confirm=0", "films=false", "run_dir=run"]
     assert search(["+task=touch_ball.py", *quick]) == 0
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir(folder / "elsewhere")

@@ -34,7 +34,7 @@ SUITE = [
     "PendulumSwingup",
 ]
 QUICK = ["candidates=2", "generations=1", "episode_s=0.16", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.064",
-         "films=false"]  # fmt: skip
+         "trials=1", "films=false"]  # fmt: skip
 
 
 def made(env: str, **settings: object) -> Task:
