@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from cli_cases import LEG, Mistake
+from outcomes import outcome
 
 from movlr_jax._util.progress import Reporter
 from movlr_jax.api import open_run
@@ -36,14 +37,6 @@ from movlr_jax.tasks import Task
 
 QUICK = [*LEG, "candidates=2", "generations=3", "episode_s=0.16", "optimizer.mppi.samples=4",
          "optimizer.horizon_s=0.16", "confirm=1"]  # fmt: skip
-
-
-def results(run: Path) -> tuple[str, list[dict]]:
-    """The best program, and what was recorded of every candidate but times and films."""
-    with Archive.open(run, write=False) as archive:
-        events = archive.events("evaluated")
-    kept = [{k: v for k, v in e.data.items() if k not in ("timing", "film")} for e in events]
-    return (run / "best.py").read_text(), kept
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +61,7 @@ def test_search_leaves_everything_behind(finished: Path):
         ranked = archive.get("ranked", 2)
     assert ranked
     assert ranked["best"] == best
-    source = next(e for e in results(finished)[1] if e["name"] == best)["source"]
+    source = next(e for e in outcome(finished)[2] if e["name"] == best)["source"]
     assert (finished / "best.py").read_text() == source
     assert (finished / "side_by_side.mp4").exists() == (best != "g00k00"), "the first program next to itself"
 
@@ -86,7 +79,7 @@ def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(finished: Path, t
     assert _evaluated(run)
     assert not _recorded(run, "finished")
     assert search([f"resume={run}"]) == 0
-    assert results(run) == results(finished)
+    assert outcome(run) == outcome(finished)
 
 
 def test_ctrl_c_ends_cleanly_and_resumably(finished: Path, tmp_path: Path):
@@ -105,7 +98,7 @@ def test_ctrl_c_ends_cleanly_and_resumably(finished: Path, tmp_path: Path):
     assert f"resume={run}" in said
     assert (run / "report.html").exists()
     assert search([f"resume={run}"]) == 0
-    assert results(run) == results(finished)
+    assert outcome(run) == outcome(finished)
 
 
 class Newest:
@@ -192,7 +185,7 @@ def test_evaluate_prints_fixed_metrics_as_its_last_line(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     quick = [a for a in QUICK if not a.startswith(("candidates", "generations"))]
-    best = next(e for e in results(finished)[1] if e["source"] == (finished / "best.py").read_text())
+    best = next(e for e in outcome(finished)[2] if e["source"] == (finished / "best.py").read_text())
     one = ["trials=1", f"seed={best['seed']}"]
     assert evaluate([*quick, *one, "films=true", f"reward={finished}", f"run_dir={tmp_path}"]) == 0
     printed = json.loads(capsys.readouterr().out.strip().splitlines()[-1])

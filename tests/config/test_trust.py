@@ -40,18 +40,6 @@ SERVER = {
 }
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("search") / "run"
-    assert search([*PLAIN, f"run_dir={run}"]) == 0
-    return run
-
-
-@pytest.fixture
-def run(finished: Path, elsewhere: Path) -> Path:
-    return Path(shutil.copytree(finished, elsewhere / "run"))
-
-
 @pytest.fixture
 def trap(elsewhere: Path) -> tuple[Path, Path]:
     """A task file, and what it leaves behind when it runs."""

@@ -13,6 +13,7 @@ from programs import program
 from tiny_task import task as tiny_task
 
 from movlr_jax.control import muscle_controllers as laws
+from movlr_jax.control.build import close
 from movlr_jax.control.mpc import rules
 from movlr_jax.control.mpc.knots import ControlSpace
 from movlr_jax.control.mpc.mpc2 import PostureSpace, synergy_mixing
@@ -330,12 +331,6 @@ def planner_of(
         NativePhysics(model, layout, sim_dt=0.005, ctrl_dt=0.01, coarse=True, threads=2),
         NativePhysics(model, layout, sim_dt=0.002, ctrl_dt=0.01, threads=2),
     )
-
-
-def close(planner: Planner) -> None:
-    for physics in (planner.physics, planner.sim_physics):
-        assert isinstance(physics, NativePhysics)
-        physics.close()
 
 
 def act(planner: Planner, which: Sequence[RewardProgram], start, rows: int = 1, seed: int = 5) -> Trajectory:

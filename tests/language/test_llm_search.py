@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import yaml
 from fake_servers import Asked, FakeServer, scripted_model
-from model_search import LLM_KEY, MODELS, TASK, VLM_KEY, calls, outcome, servers, set_keys
+from model_search import LLM_KEY, MODELS, TASK, VLM_KEY, calls, servers, set_keys
+from outcomes import outcome
 
 from movlr_jax.cli import compare
 from movlr_jax.cli.export import main as export
