@@ -216,6 +216,7 @@ RETURNED = [
     ("faults=lambda e, t: ['it is stiff']", "faults of the task touch_ball returns ['it is stiff'], expected a dict"),
     ("over=lambda s, first: s.qpos[:, -1, 0] > 9", "expected true or false [B, T], here [1, 125]"),
     ("perturb=lambda s, dt: None", "perturb of the task touch_ball returns None, expected the SimState"),
+    ("perturb=lambda s, dt: s.replace(qvel=s.qvel[0])", "perturb of the task touch_ball returns SimState"),
 ]  # fmt: skip
 
 
@@ -255,6 +256,7 @@ LATE = [
     ('episode.site("tip")', 'episode.site("tp")', "line 7: there is no site 'tp'; did you mean 'tip'?"),
     ('m["object_pos', 'm["objct_pos', "line 19: there is no measure 'objct_position_error_m'; did you mean"),
     ('    return {', '    return {"speed": velocity, ', "measure of the task touch_ball returns speed="),
+    ("success=lambda", 'score=lambda m: m["effrt"],\n        success=lambda', "line 19: there is no measure 'effrt'"),
 ]  # fmt: skip
 
 
