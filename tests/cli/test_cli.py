@@ -157,12 +157,7 @@ def test_methods_are_compared_over_seeds(elsewhere: Path, capfd, mistake: Mistak
     assert compare(given) == 0
     said = capfd.readouterr()
     rows = json.loads(said.out.splitlines()[-1])
-    assert [(r["method"], r["seed"]) for r in rows] == [
-        ("movlr", 3),
-        ("human", 3),
-        ("movlr", 5),
-        ("human", 5),
-    ]
+    assert [(r["method"], r["seed"]) for r in rows] == [("movlr", 3), ("human", 3), ("movlr", 5), ("human", 5)]
     with (elsewhere / "both" / "compare.csv").open(newline="") as file:
         table = list(csv.DictReader(file))
     assert [float(r["object_position_error_m"]) for r in table] == pytest.approx(

@@ -81,11 +81,7 @@ def test_a_training_of_a_pole_on_a_cart():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
-    [
-        ["task=humanoid_walk"],
-        ["task=flat_walk", "model=ms_human_700_legs"],
-        ["task=bottle_pour", "model=myoarm_r"],
-    ],
+    [["task=humanoid_walk"], ["task=flat_walk", "model=ms_human_700_legs"], ["task=bottle_pour", "model=myoarm_r"]],
     ids=["humanoid", "legs of 100 muscles", "arm of 63 muscles"],
 )
 def test_a_replan_of(settings: list[str]):

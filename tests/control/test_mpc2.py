@@ -28,12 +28,7 @@ from movlr_jax.rewards.state import instrument, layout_of
 from movlr_jax.types import SimState, Trajectory
 
 PLANNED = ("hip", "knee")
-LAWS = (
-    laws.Linear(),
-    laws.Linear(kp=2.0, kd=0.0, hold=False),
-    laws.Product(),
-    laws.Product(hold=False),
-)
+LAWS = (laws.Linear(), laws.Linear(kp=2.0, kd=0.0, hold=False), laws.Product(), laws.Product(hold=False))
 REWARDS = [
     program('-shaping.smooth_abs(state.q("knee") - 1.0)'),
     program('-10.0 * jnp.square(state.q("hip"))', "-0.05 * jnp.mean(state.muscles)"),
@@ -354,11 +349,7 @@ def test_four_candidates_together_are_each_alone_bit_by_bit(tiny, kind: str):
         else PostureSpace(laws.LAWS.read(kind, ""), tiny.model, tiny.layout, PLANNED, [PLANNED], 0.5)  # pyright: ignore
     )
     planner = planner_of(
-        space,
-        tiny.model,
-        tiny.layout,
-        tiny.goals,
-        rules.Mppi(samples=8, adapt=0.2, temperature=0.1, sigma_min=0.05),
+        space, tiny.model, tiny.layout, tiny.goals, rules.Mppi(samples=8, adapt=0.2, temperature=0.1, sigma_min=0.05)
     )
     start, four = tiny.states(2, seed=1), REWARDS
     together = act(planner, four, start)

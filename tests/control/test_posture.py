@@ -52,13 +52,7 @@ STILL = program("-jnp.square(state.qd('knee'))")
 
 
 def build(config: PpoConfig = SMALL, episode_s: float = 0.2, say: Any = lambda text: None, **changes: Any):
-    settings = Ppo(
-        sim_dt=0.002,
-        ctrl_dt=0.01,
-        ppo=config,
-        pd=PdConfig(beta=0.8),
-        muscle=laws.Torque(kp=10.0, kd=0.4),
-    )
+    settings = Ppo(sim_dt=0.002, ctrl_dt=0.01, ppo=config, pd=PdConfig(beta=0.8), muscle=laws.Torque(kp=10.0, kd=0.4))
     return build_ppo(settings, replace(tiny_task(), episode_s=episode_s, **changes), say=say)
 
 
@@ -185,11 +179,7 @@ def test_what_no_plan_moves_is_turned_back_to_where_it_is_kept(tiny):
     qpos, back = np.array([0.0, 0.4, 0.9]), {}
     for kept in (True, False):
         space = PostureSpace(
-            laws.Torque(kp=10.0, kd=0.4),
-            tiny.model,
-            tiny.layout,
-            ("hip",),
-            kept={"knee": 0.6} if kept else {},
+            laws.Torque(kp=10.0, kd=0.4), tiny.model, tiny.layout, ("hip",), kept={"knee": 0.6} if kept else {}
         )
         made = spaces.posture(space, tiny.physics, qpos, np.full(tiny.model.nu, 0.05), 0.5)
         assert made.size == 1

@@ -128,12 +128,7 @@ def test_a_plan_is_added_to_what_the_policy_commands(config: Mpc2):
 def test_a_plan_around_a_stride_adds_to_its_targets():
     """One sample, the stride alone: for 0.9 s the joints move as people's do. No policy is read."""
     config = compose(
-        [
-            "+task=flat_walk",
-            "model=ms_human_700_legs",
-            "optimizer.prior.policy=reference",
-            "optimizer.mppi.samples=1",
-        ]
+        ["+task=flat_walk", "model=ms_human_700_legs", "optimizer.prior.policy=reference", "optimizer.mppi.samples=1"]
     )
     assert (config.reference, config.optimizer.ppo.init) == ("people", "")
     task = task_of(config)

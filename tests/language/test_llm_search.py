@@ -204,12 +204,7 @@ def replaced(path: Path, role: str, **settings: object) -> None:
 
 @contextlib.contextmanager
 def modelled(
-    run: Path,
-    *settings: str,
-    status: int = 0,
-    task: Sequence[str] = TASK,
-    vlm: dict | None = None,
-    **more: Any,
+    run: Path, *settings: str, status: int = 0, task: Sequence[str] = TASK, vlm: dict | None = None, **more: Any
 ) -> Iterator[tuple[FakeServer, FakeServer]]:
     """Search in `run` with two servers, which serve within the context. vlm: settings of the second one alone."""
     writer, watcher = FakeServer("openai", **more), FakeServer("gemini", **{**more, **(vlm or {})})

@@ -20,14 +20,7 @@ from movlr_jax.language.clients.call import Media, Message, Question
 from movlr_jax.language.clients.manual import Manual
 from movlr_jax.language.settings import ModelConfig
 
-MANUAL = [
-    "llm=manual",
-    "vlm=manual",
-    "vlm.model=agent",
-    "vlm.media=frames",
-    "vlm.frames=2",
-    "vlm.size=[64,64]",
-]
+MANUAL = ["llm=manual", "vlm=manual", "vlm.model=agent", "vlm.media=frames", "vlm.frames=2", "vlm.size=[64,64]"]
 PROGRAM = '''"""Kick."""
 
 WEIGHTS = {"near": %s}

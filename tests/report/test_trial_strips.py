@@ -83,13 +83,7 @@ def fresh(name: str, distances: list[float]) -> dict[str, Any]:
 def confirmation(verdict: str = VERDICT) -> list[tuple[str, dict, int]]:
     tried = {BETTER: fresh(BETTER, [3.0, 4.0, 1.0, 4.0]), FIRST: fresh(FIRST, [0.5, 1.5])}
     claims = {
-        BETTER: {
-            "n": 4,
-            "failed": 0,
-            "successes": 3,
-            "interval": [0.3, 0.95],
-            "metrics": {"distance_m": 3.0},
-        },
+        BETTER: {"n": 4, "failed": 0, "successes": 3, "interval": [0.3, 0.95], "metrics": {"distance_m": 3.0}},
         FIRST: {"n": 2, "failed": 0, "successes": 0, "interval": [0.0, 0.66], "metrics": {"distance_m": 1.0}},
     }
     about = {"champion": BETTER, "first": FIRST, "claims": claims, "p_better": 0.97, "text": TEXT}

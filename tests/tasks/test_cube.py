@@ -132,8 +132,7 @@ def test_held_by_its_muscles_nothing_moves_for_half_a_second(task):
 
 
 @pytest.mark.parametrize(
-    ("centimetres", "degrees", "success"),
-    [(2.9, 14.5, 1.0), (3.1, 0.0, 0.0), (0.0, 15.5, 0.0), (0.0, 0.0, 1.0)],
+    ("centimetres", "degrees", "success"), [(2.9, 14.5, 1.0), (3.1, 0.0, 0.0), (0.0, 15.5, 0.0), (0.0, 0.0, 1.0)]
 )
 def test_errors_worked_by_hand(task, centimetres: float, degrees: float, success: float):
     made = episode(task, *still(task, (0, centimetres / 100, 0), degrees, (0.2, 1.0, -0.4)))

@@ -244,12 +244,7 @@ def test_half_a_turn_goes_to_the_side_that_was_asked_for():
             mujoco.MjData(task.model),
         )
         mujoco.mj_forward(task.model, first)
-        for time, angle, expected in (
-            (1.0, 1.5, 0.0),
-            (1.0, -1.5, -2.9),
-            (9.0, np.pi, 0.0),
-            (9.0, -np.pi, 0.0),
-        ):
+        for time, angle, expected in ((1.0, 1.5, 0.0), (1.0, -1.5, -2.9), (9.0, np.pi, 0.0), (9.0, -np.pi, 0.0)):
             data.time, data.qpos[3], data.qpos[6] = time, np.cos(angle / 2), side * np.sin(angle / 2)
             mujoco.mj_forward(task.model, data)
             assert float(reward(data, data.ctrl, first)[1]["heading"]) == pytest.approx(expected, abs=2e-3)
@@ -311,9 +306,7 @@ def test_a_search_in_which_nothing_succeeds_names_no_probable_best(
     assert re.search(r"rank: g00k00 stays the champion: 0 of \d+ succeed, cube up by 10.0 cm: ", said)
     assert "rank: all programs have almost the same score" in said
     assert re.search(
-        r"^no better program than the first was found\ng00k00 from 8 fresh starts: 0 of 8 succeed ",
-        said,
-        re.M,
+        r"^no better program than the first was found\ng00k00 from 8 fresh starts: 0 of 8 succeed ", said, re.M
     )
 
 

@@ -51,8 +51,7 @@ def test_a_quoted_name_is_the_name_in_python(name: str):
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [("left knee", "left_knee"), ('5" hand', "_5__hand"), ("a/b", "a_b"), ("x" * 99, "x" * 48)],
+    ("name", "expected"), [("left knee", "left_knee"), ('5" hand', "_5__hand"), ("a/b", "a_b"), ("x" * 99, "x" * 48)]
 )
 def test_the_name_of_a_term_is_an_identifier(name: str, expected: str):
     assert identifier(name) == expected

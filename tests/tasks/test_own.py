@@ -26,13 +26,7 @@ from movlr_jax.tasks import Task, simple_task
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.types import Trajectory
 
-QUICK = [
-    "candidates=2",
-    "generations=1",
-    "episode_s=0.16",
-    "optimizer.mppi.samples=2",
-    "optimizer.horizon_s=0.064",
-]
+QUICK = ["candidates=2", "generations=1", "episode_s=0.16", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.064"]
 
 
 def example(language: str) -> str:
@@ -312,10 +306,7 @@ def test_a_run_of_its_own_task_resumes_from_anywhere(folder: Path, monkeypatch: 
 
 def test_muscles_hold_the_start_posture(tmp_path: Path):
     task = simple_task(
-        name="bend",
-        model="tiny_muscle",
-        description="bend the knee",
-        goals={"foot_pos": (0.2, 0.0, 0.3)},
+        name="bend", model="tiny_muscle", description="bend the knee", goals={"foot_pos": (0.2, 0.0, 0.3)}
     )
     _, _, act = task.start(np.random.default_rng(0), 1)
     assert 0 < act.max() <= 1
@@ -324,12 +315,7 @@ def test_muscles_hold_the_start_posture(tmp_path: Path):
 
 def test_what_decides_success_is_what_is_announced():
     """The tolerance of a goal does only where nothing of the user does."""
-    common = {
-        "name": "kick",
-        "model": "tiny_muscle",
-        "description": "kick",
-        "goals": {"foot_pos": [0.1, 0, 0.2]},
-    }
+    common = {"name": "kick", "model": "tiny_muscle", "description": "kick", "goals": {"foot_pos": [0.1, 0, 0.2]}}
 
     def calm(metrics: Mapping[str, float]) -> bool:
         """The foot comes to rest there.

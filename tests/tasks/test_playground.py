@@ -24,15 +24,7 @@ from movlr_jax.tasks.playground import models as playground_models
 pytest.importorskip("mujoco_playground", reason="the package playground is not installed")
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
-SUITE = [
-    "CartpoleBalance",
-    "HopperHop",
-    "WalkerWalk",
-    "CheetahRun",
-    "HumanoidWalk",
-    "ReacherEasy",
-    "PendulumSwingup",
-]
+SUITE = ["CartpoleBalance", "HopperHop", "WalkerWalk", "CheetahRun", "HumanoidWalk", "ReacherEasy", "PendulumSwingup"]
 QUICK = ["candidates=2", "generations=1", "episode_s=0.16", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.064",
          "trials=1", "films=false"]  # fmt: skip
 
@@ -170,11 +162,7 @@ def test_evaluate_and_search_run(capfd: pytest.CaptureFixture[str]):
     asked = ["+task=playground", "env=CartpoleBalance", "seed=0", "optimizer=mppi", *QUICK]
     assert evaluate([*asked, "reward=human"]) == 0
     result = json.loads(capfd.readouterr().out.strip().splitlines()[-1])
-    assert (result["task"], result["model"], result["reward"]) == (
-        "CartpoleBalance",
-        "CartpoleBalance",
-        "human",
-    )
+    assert (result["task"], result["model"], result["reward"]) == ("CartpoleBalance", "CartpoleBalance", "human")
     assert result["object_position_error_m"] < 0.3
     assert search([*asked, "run_dir=found"]) == 0
     assert Path("found/best.py").is_file()

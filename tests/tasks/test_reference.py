@@ -157,12 +157,7 @@ def test_signs_zeros_and_the_pelvis_are_those_of_the_model(tmp_path: Path):
             "time",
             "knee is outside of its range .* -60 to -5 degrees, expected 0 to",
         ),
-        (
-            {"hip": [0.0, 1.0]},
-            True,
-            "phase",
-            "needs a task with the goal 'stride_frequency', which leg lacks",
-        ),
+        ({"hip": [0.0, 1.0]}, True, "phase", "needs a task with the goal 'stride_frequency', which leg lacks"),
         ({"hip": [0.0, 1.0]}, True, "fase", "there is no reference_by 'fase'; did you mean 'phase'"),
     ],
 )

@@ -97,11 +97,7 @@ def test_native_physics_is_plain_mujoco_stepped_in_a_loop(as_set: Task):
     qpos, qvel, act = task.start(rng, 2)
     controls = rng.uniform(0, 1, (2, task.model.nu)).astype(np.float32)
     rollout = physics.rollout(
-        physics.start(qpos, qvel, act),
-        lambda params, view, key: params,
-        controls,
-        steps=3,
-        key=jax.random.key(0),
+        physics.start(qpos, qvel, act), lambda params, view, key: params, controls, steps=3, key=jax.random.key(0)
     )
     physics.close()
     for row in range(2):

@@ -93,14 +93,7 @@ def test_call_of_another_site_claims_no_pair(page: str, site: str):
     assert found.json()["question"]["id"] == "question"
 
 
-BODIES = [
-    b"{",
-    b"[" * 100_000,
-    b"\xff\xfe",
-    b'{"rater": ' + b"9" * 10_000 + b"}",
-    b'{"rater": "\\ud800"}',
-    b"null",
-]
+BODIES = [b"{", b"[" * 100_000, b"\xff\xfe", b'{"rater": ' + b"9" * 10_000 + b"}", b'{"rater": "\\ud800"}', b"null"]
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:12]))
