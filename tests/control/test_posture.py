@@ -108,6 +108,7 @@ def bent(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.n
     return np.stack([height, hip, knee], axis=1), np.zeros((n, 3)), np.full((n, 7), 0.1)
 
 
+@pytest.mark.slow
 def test_a_leg_learns_to_straighten_its_knee():
     """From 0.9 rad, where its first policy keeps it, to 0.4."""
     config = changed(

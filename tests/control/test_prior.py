@@ -96,7 +96,7 @@ def test_rewards_together_are_each_alone(config: Mpc2):
         )
 
 
-@pytest.mark.parametrize("acts", ["mode", "sample"])
+@pytest.mark.parametrize("acts", ["mode", pytest.param("sample", marks=pytest.mark.slow)])
 def test_plans_find_what_their_reward_asks_for(config: Mpc2, acts: str):
     """The knee bends further than under the policy alone, whose noise befalls rollouts and episode alike."""
     config = replace(config, ppo=replace(config.ppo, acts=acts))
