@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ import jax  # noqa: E402
 import mujoco  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
-from cli_cases import Main, Mistake  # noqa: E402
+from cli_cases import PLAIN, Main, Mistake  # noqa: E402
 
 from movlr_jax.errors import MissingModel  # noqa: E402
 from movlr_jax.models import MODELS, ModelAdapter, model_adapter  # noqa: E402
@@ -133,6 +134,22 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A test works in a folder of its own: what it does not name lands there, or nowhere."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole search, small as can be, that asks for nothing beyond its run directory; tests take copies."""
+    from movlr_jax.cli.search import main as search
+
+    run = tmp_path_factory.mktemp("search") / "run"
+    assert search([*PLAIN, f"run_dir={run}"]) == 0
+    return run
+
+
+@pytest.fixture
+def run(finished: Path, elsewhere: Path) -> Path:
+    """A copy of it in the folder of the test."""
+    return Path(shutil.copytree(finished, elsewhere / "run"))
 
 
 @pytest.fixture

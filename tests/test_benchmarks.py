@@ -30,10 +30,7 @@ print(json.dumps(found))
 
 def run(script: str, *arguments: str) -> dict:
     done = subprocess.run(
-        [sys.executable, BENCHMARKS / script, "--quick", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, BENCHMARKS / script, "--quick", *arguments], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -54,10 +51,7 @@ def test_every_benchmark_has_help_and_a_quick_measurement():
 def test_the_quick_measurement_of_every_benchmark_ends_within_a_minute(name: str):
     if name in ("shards", "warp_steps"):
         pytest.importorskip("ray" if name == "shards" else "warp")
-    if name in ("ppo_candidates", "ppo_parity") and [int(n) for n in version("jax").split(".")[:2]] >= [
-        0,
-        10,
-    ]:
+    if name in ("ppo_candidates", "ppo_parity") and [int(n) for n in version("jax").split(".")[:2]] >= [0, 10]:
         pytest.skip("ppo.train of brax 0.14 needs jax < 0.10")
     before = cpu_s()
     done = subprocess.run([sys.executable, BENCHMARKS / f"{name}.py", "--quick"], capture_output=True, text=True,

@@ -62,7 +62,8 @@ def test_the_optimiser_of_the_example_optimises(tmp_path: Path, monkeypatch: pyt
         for n in (1, 12)
     )
     assert good > poor + 0.003  # m, in the mean over the episode
-    run = mj.run_search(task, optimizer="cem", candidates=2, generations=1, films=False, run_dir=tmp_path / "run")
+    small = {"candidates": 2, "generations": 1, "trials": 1, "confirm": 0, "films": False}
+    run = mj.run_search(task, "optimizer.rounds=2", optimizer="cem", run_dir=tmp_path / "run", **small)
     assert len(run.candidates) == 2
 
 

@@ -159,13 +159,12 @@ def test_a_mistake_in_a_judge_ends_in_a_sentence(tmp_path: Path, answer: Callabl
         mj.run_search(ROOT / "tests/support/tiny_task.py", *QUICK, run_dir=tmp_path / "run", judge=judge)
 
 
-def test_a_setting_of_a_part_that_is_no_number_is_refused(parts):
+@pytest.mark.parametrize(
+    ("share", "told"),
+    [("x", r"optimizer\.mppi\.share='x' is not a number"),
+     (2.0, r"optimizer\.mppi\.share=2: it must be more than 0 and at most 1")],
+)  # fmt: skip
+def test_settings_of_a_part_are_checked(parts, share: object, told: str):
     _, rule = parts
-    with pytest.raises(mj.UserError, match=r"optimizer\.mppi\.share='x' is not a number"):
-        mj.run_search(ROOT / "tests/support/tiny_task.py", planner=rule.TowardsBest(share="x"))
-
-
-def test_ranges_of_a_part_are_checked(parts):
-    _, rule = parts
-    with pytest.raises(mj.UserError, match=r"optimizer\.mppi\.share=2: it must be more than 0 and at most 1"):
-        mj.run_search(ROOT / "tests/support/tiny_task.py", planner=rule.TowardsBest(share=2.0))
+    with pytest.raises(mj.UserError, match=told):
+        mj.run_search(ROOT / "tests/support/tiny_task.py", planner=rule.TowardsBest(share=share))

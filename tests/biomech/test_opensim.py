@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 
 from movlr_jax.biomech.coordinates import Coordinates
-from movlr_jax.biomech.opensim import (
-    Table,
-    coordinates_in,
-    parse_storage,
-    read_storage,
-    storage_text,
-)
+from movlr_jax.biomech.opensim import Table, coordinates_in, parse_storage, read_storage, storage_text
 from movlr_jax.errors import UserError
 
 OLD = """normal.mot

@@ -16,13 +16,12 @@ from movlr_jax.sandbox import confine
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 
 FOLDER = Path(__file__).parent.parent / "sandbox"
-# known programs; more of their kind, many of them attacks or bombs; what language models like to write; ways out
+# known programs; more of their kind, many of them attacks or bombs; what language models like to write
 CORPORA = [
     "rewards",
     "rewards2",
     pytest.param("habits", marks=pytest.mark.slow),
     pytest.param("legitimate", marks=pytest.mark.slow),
-    "escapes",
 ]
 TASK = "+task=bottle_pour"
 SANDBOX = "sandbox=process" if confine.missing() else "sandbox=confined"

@@ -11,13 +11,7 @@ from movlr_jax.cli.doctor import main
 from movlr_jax.engine.known_pairs import known_pairs
 from movlr_jax.tasks import build_task
 
-SMALL = [
-    "vlm.size=[64,64]",
-    "vlm.fps=2",
-    "vlm.media=frames",
-    "vlm.frames=2",
-    "vlm.attempts=2",
-]
+SMALL = ["vlm.size=[64,64]", "vlm.fps=2", "vlm.media=frames", "vlm.frames=2", "vlm.attempts=2"]
 
 
 @pytest.fixture(autouse=True)

@@ -49,11 +49,7 @@ def test_evaluation_becomes_motion_of_opensim(evaluated: Path, capfd: pytest.Cap
 
 @pytest.mark.parametrize(
     ("more", "names"),
-    [
-        (["candidate=all"], ["g00k00.mot", "g00k01.mot"]),
-        (["candidate=g00k01"], ["g00k01.mot"]),
-        ([], None),
-    ],
+    [(["candidate=all"], ["g00k00.mot", "g00k01.mot"]), (["candidate=g00k01"], ["g00k01.mot"]), ([], None)],
     ids=["all", "one", "best"],
 )
 def test_run_is_exported_into_its_folder(

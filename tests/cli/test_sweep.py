@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cli_cases import LEG, TASK
+from outcomes import outcome
 
 from movlr_jax.__main__ import main as movlr_jax
 from movlr_jax._util.settings import from_mapping
@@ -16,16 +17,8 @@ from movlr_jax.cli.report import main as report
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
-from movlr_jax.storage.archive import Archive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
-
-
-def results(run: Path) -> tuple[str, list[dict]]:
-    """The best program, and what was recorded of every candidate but times."""
-    with Archive.open(run, write=False) as archive:
-        events = archive.events("evaluated")
-    return (run / "best.py").read_text(), [{**e.data, "timing": None} for e in events]
 
 
 def experiment(folder: Path, text: str) -> list[str]:
@@ -79,8 +72,6 @@ def test_experiment_file_overrides_tuned_settings_and_command_line_overrides_bot
     assert compose(["+task=high_bottle"], folder).task.settings["lift_m"] == [0, 0, 0.2]
 
 
-# Mistakes.
-
 # Sweeps.
 
 
@@ -92,12 +83,12 @@ def test_sweep_is_one_folder_with_page_and_goes_on_where_it_was(elsewhere: Path,
     said = capfd.readouterr().err
     assert "sweep: 2 jobs by basic in" in said
     assert "job 2 of 2: " in said
-    runs = [results(Path("sweep") / name) for name in ("s0", "s1")]
-    assert [len(evaluated) for _, evaluated in runs] == [2, 2]
+    runs = [outcome(Path("sweep") / name) for name in ("s0", "s1")]
+    assert [len(evaluated) for _, _, evaluated in runs] == [2, 2]
     job = yaml.safe_load(Path("sweep/s1/job.yaml").read_text())
     assert (job["status"], "seed=1" in job["overrides"]) == (0, True)
     assert search(given) == 0  # the runs are there already
-    assert [results(Path("sweep") / name) for name in ("s0", "s1")] == runs
+    assert [outcome(Path("sweep") / name) for name in ("s0", "s1")] == runs
     page = Path("sweep/report.html").read_text()
     assert "2 jobs" in page
     assert 'href="s1/report.html"' in page
@@ -123,4 +114,4 @@ def test_jobs_over_joblib_find_same_programs_as_one_after_another(elsewhere: Pat
         command = [sys.executable, "-m", "movlr_jax.search", *given, f"run_dir={name}"]
         subprocess.run([*command, f"hydra/launcher={launcher}"], check=True)
     for seed in range(8):
-        assert results(Path("many") / str(seed)) == results(Path("one") / str(seed))
+        assert outcome(Path("many") / str(seed)) == outcome(Path("one") / str(seed))

@@ -86,12 +86,7 @@ def test_policy_is_validated_in_another_engine_without_training_again(tmp_path, 
     arguments = ["reward=human", f"from={TINY}", "engines=mjx", f"run_dir={tmp_path / 'out'}", *small]
     assert main(arguments) == 0
     native, mjx = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    assert (native["role"], native["engine"], mjx["role"], mjx["engine"]) == (
-        "from",
-        "native",
-        "engine",
-        "mjx",
-    )
+    assert (native["role"], native["engine"], mjx["role"], mjx["engine"]) == ("from", "native", "engine", "mjx")
     for name in ("object_position_error_m", "effort"):
         assert mjx["metrics"][name] == pytest.approx(native["metrics"][name], rel=1e-3)
     checkpoints = list((tmp_path / "out").glob("*/training/*/checkpoints/*"))

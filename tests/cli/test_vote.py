@@ -239,13 +239,7 @@ def test_what_does_not_come_from_the_page_is_refused(tmp_path: Path, request_: d
 def test_other_machines_need_the_token(tmp_path: Path):
     make_run(tmp_path / "run", 2)
     with Page(tmp_path / "run", token="secret", base_url="http://lab.example:8765") as page:
-        for path in (
-            "/",
-            "/vote.js",
-            "/api/state?rater=ana",
-            "/?token=wrong",
-            "/api/state?rater=ana&token=secret",
-        ):
+        for path in ("/", "/vote.js", "/api/state?rater=ana", "/?token=wrong", "/api/state?rater=ana&token=secret"):
             assert page.client.get(path).status_code == 401, path
         assert page.client.post("/api/vote", json=VOTE).status_code == 401
         entered = page.client.get("/?token=secret", follow_redirects=False)

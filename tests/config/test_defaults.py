@@ -48,11 +48,7 @@ def test_tuned_settings_lie_beneath_experiment_file_wherever_it_is_named(order: 
     text = "model: ms_human_700\noptimizer: {mppi: {samples: 5}}\n"
     (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{text}")
     config = compose(["+task=stand", "+experiment=mine"][::order], tmp_path)
-    assert (config.model, config.optimizer.mppi.samples, config.optimizer.replan_every) == (
-        "ms_human_700",
-        5,
-        4,
-    )
+    assert (config.model, config.optimizer.mppi.samples, config.optimizer.replan_every) == ("ms_human_700", 5, 4)
     assert "optimizer.mppi.samples" not in config.tuned_settings
 
 

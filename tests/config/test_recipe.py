@@ -44,15 +44,9 @@ def test_later_stage_begins_with_policy_of_one_before():
         ("stages: [{optimizer.ppo.env_steps: true}]", "stage 0 must set"),
         ("stages: [7]", "stage 0 must set"),
         ("stages: [{optimizer.ppo.env_steps: 1e3}]", "to 1 or more, not '1e3'; write an integer in digits"),
-        (
-            "settings: [a, b]\nstages: [{optimizer.ppo.env_steps: 5}]",
-            r"settings is \['a', 'b'\], expected a group",
-        ),
+        ("settings: [a, b]\nstages: [{optimizer.ppo.env_steps: 5}]", r"settings is \['a', 'b'\], expected a group"),
         ("acting: 3\nstages: [{optimizer.ppo.env_steps: 5}]", "acting is 3, expected a group"),
-        (
-            "extends: ./base.yaml\nstages: [{optimizer.ppo.env_steps: 5}]",
-            r"mine.yaml extends .*base.yaml: .* read",
-        ),
+        ("extends: ./base.yaml\nstages: [{optimizer.ppo.env_steps: 5}]", r"mine.yaml extends .*base.yaml: .* read"),
         ("stages: [{optimizer.ppo.env_steps: 5}]\nsetings: {}", "did you mean 'settings'"),
         ("a: &x 1\nb: *x", "alias"),
         ("extends: flat_walk_leg\nstages: [{optimizer.ppo.env_steps: 5}]", "did you mean 'flat_walk_legs'"),

@@ -32,24 +32,7 @@ from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.begun import OPENED
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
-SERVER = {
-    "name": "openai_compatible",
-    "model": "m",
-    "base_url": "http://192.0.2.7/v1",
-    "key_env": "AWS_SECRET",
-}
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("search") / "run"
-    assert search([*PLAIN, f"run_dir={run}"]) == 0
-    return run
-
-
-@pytest.fixture
-def run(finished: Path, elsewhere: Path) -> Path:
-    return Path(shutil.copytree(finished, elsewhere / "run"))
+SERVER = {"name": "openai_compatible", "model": "m", "base_url": "http://192.0.2.7/v1", "key_env": "AWS_SECRET"}
 
 
 @pytest.fixture
@@ -106,18 +89,12 @@ _NUMBERS = (int, float, bool, int | None, float | None)
 @pytest.mark.parametrize(
     ("settings", "listed"),
     [
-        (
-            {"llm": SERVER},
-            "llm.name=openai_compatible, llm.model=m, llm.base_url=http://192.0.2.7/v1, llm.key_env=",
-        ),
+        ({"llm": SERVER}, "llm.name=openai_compatible, llm.model=m, llm.base_url=http://192.0.2.7/v1, llm.key_env="),
         ({"vlm": {"name": "gemini", "model": "g", "key_env": "HOME"}}, "vlm.key_env=HOME"),
         ({"vlm": {"name": "person", "host": "0.0.0.0"}}, "vlm.host=0.0.0.0"),
         ({"llm": {"name": "replay", "run": "/home/x"}}, "llm.run=/home/x"),
         ({"sandbox": "process"}, "sandbox=process"),
-        (
-            {"workers": {"name": "ray", "address": "ray://192.0.2.7:10001"}},
-            "workers.address=ray://192.0.2.7:10001",
-        ),
+        ({"workers": {"name": "ray", "address": "ray://192.0.2.7:10001"}}, "workers.address=ray://192.0.2.7:10001"),
         ({"tracker": {"name": "mlflow", "uri": "http://192.0.2.7"}}, "tracker.uri=http://192.0.2.7"),
         ({"tracker": {"name": "wandb", "project": "theirs"}}, "tracker.project=theirs"),
         ({"model": "/home/x/arm.xml"}, "model=/home/x/arm.xml"),
@@ -141,12 +118,7 @@ def test_what_run_of_others_asks_for_is_listed(run: Path, settings: dict[str, An
 def test_files_of_policies_are_listed_but_not_those_of_package(run: Path, name: str):
     group, _, last = name.partition(".")
     values = OPTIMIZERS.record(Mpc2())
-    for value, acting in (
-        ("humanoid_walk", False),
-        ("../../../x", True),
-        ("/x.npz", True),
-        ("policies/x", True),
-    ):
+    for value, acting in (("humanoid_walk", False), ("../../../x", True), ("/x.npz", True), ("policies/x", True)):
         if name == "ppo.motions" and not acting:
             continue
         values[group][last] = [value] if name == "ppo.motions" else value

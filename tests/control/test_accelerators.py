@@ -81,21 +81,9 @@ def test_a_training_of_a_pole_on_a_cart():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
-    [
-        ["task=humanoid_walk"],
-        ["task=flat_walk", "model=ms_human_700_legs"],
-        ["task=bottle_pour", "model=myoarm_r"],
-    ],
+    [["task=humanoid_walk"], ["task=flat_walk", "model=ms_human_700_legs"], ["task=bottle_pour", "model=myoarm_r"]],
     ids=["humanoid", "legs of 100 muscles", "arm of 63 muscles"],
 )
 def test_a_replan_of(settings: list[str]):
     config = compose([*settings, "optimizer.mppi.samples=4", "optimizer.horizon_s=0.1"])
     assert_whole(replan(config.optimizer, task_of(config)), *REPLAN)
-
-
-@pytest.mark.slow
-def test_a_training_of_legs_of_100_muscles():
-    given = ["task=flat_walk", "model=ms_human_700_legs", "optimizer=ppo", "optimizer.ppo.init="]
-    given.append("optimizer.ppo.env_steps=24")
-    config = compose([*given, "optimizer.ppo.envs=4", "optimizer.ppo.unrolls=2", "optimizer.ppo.unroll=3"])
-    assert_whole(training(config.optimizer, task_of(config)), "Ppo", "Programs", "_score", "total")

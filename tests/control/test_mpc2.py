@@ -13,6 +13,7 @@ from programs import program
 from tiny_task import task as tiny_task
 
 from movlr_jax.control import muscle_controllers as laws
+from movlr_jax.control.build import close
 from movlr_jax.control.mpc import rules
 from movlr_jax.control.mpc.knots import ControlSpace
 from movlr_jax.control.mpc.mpc2 import PostureSpace, synergy_mixing
@@ -27,12 +28,7 @@ from movlr_jax.rewards.state import instrument, layout_of
 from movlr_jax.types import SimState, Trajectory
 
 PLANNED = ("hip", "knee")
-LAWS = (
-    laws.Linear(),
-    laws.Linear(kp=2.0, kd=0.0, hold=False),
-    laws.Product(),
-    laws.Product(hold=False),
-)
+LAWS = (laws.Linear(), laws.Linear(kp=2.0, kd=0.0, hold=False), laws.Product(), laws.Product(hold=False))
 REWARDS = [
     program('-shaping.smooth_abs(state.q("knee") - 1.0)'),
     program('-10.0 * jnp.square(state.q("hip"))', "-0.05 * jnp.mean(state.muscles)"),
@@ -332,12 +328,6 @@ def planner_of(
     )
 
 
-def close(planner: Planner) -> None:
-    for physics in (planner.physics, planner.sim_physics):
-        assert isinstance(physics, NativePhysics)
-        physics.close()
-
-
 def act(planner: Planner, which: Sequence[RewardProgram], start, rows: int = 1, seed: int = 5) -> Trajectory:
     """Seven control steps of `rows` episodes of each program, all from the same states."""
     state = planner.sim_physics.start(*(np.tile(x[:rows], (len(which), 1)) for x in start))
@@ -359,11 +349,7 @@ def test_four_candidates_together_are_each_alone_bit_by_bit(tiny, kind: str):
         else PostureSpace(laws.LAWS.read(kind, ""), tiny.model, tiny.layout, PLANNED, [PLANNED], 0.5)  # pyright: ignore
     )
     planner = planner_of(
-        space,
-        tiny.model,
-        tiny.layout,
-        tiny.goals,
-        rules.Mppi(samples=8, adapt=0.2, temperature=0.1, sigma_min=0.05),
+        space, tiny.model, tiny.layout, tiny.goals, rules.Mppi(samples=8, adapt=0.2, temperature=0.1, sigma_min=0.05)
     )
     start, four = tiny.states(2, seed=1), REWARDS
     together = act(planner, four, start)

@@ -22,11 +22,7 @@ def drawn(seed: int = 0) -> tuple[PlanDistribution, np.ndarray, np.ndarray]:
     """A plan, samples [N, KNOTS, DIMS] in the box and costs [N]."""
     rng = np.random.default_rng(seed)
     plan = BASE.init(jnp.asarray(rng.uniform(LOWER, UPPER, (KNOTS, DIMS)), jnp.float32), LOWER, UPPER)
-    return (
-        plan,
-        rng.uniform(LOWER, UPPER, (N, KNOTS, DIMS)).astype(np.float32),
-        rng.normal(size=N).astype("f"),
-    )
+    return (plan, rng.uniform(LOWER, UPPER, (N, KNOTS, DIMS)).astype(np.float32), rng.normal(size=N).astype("f"))
 
 
 def update_in_numpy(config: Mppi, plan: PlanDistribution, samples, costs) -> tuple[np.ndarray, np.ndarray]:

@@ -46,12 +46,7 @@ def test_one_kernel_computes_the_same(joints: int, muscles: int):
 # what each came to, and a fifth more: 0.37, 0.72, 0.72, 0.10 rad
 @pytest.mark.parametrize(
     ("law", "worst"),
-    [
-        (laws.Linear(), 0.45),
-        (laws.Product(), 0.86),
-        (laws.ProductCurrent(), 0.86),
-        (laws.Torque(), 0.12),
-    ],
+    [(laws.Linear(), 0.45), (laws.Product(), 0.86), (laws.ProductCurrent(), 0.86), (laws.Torque(), 0.12)],
 )
 def test_a_swinging_leg_is_followed(tiny, law: laws.Linear, worst: float):
     """Root-mean-square error, rad, over a second of hip and knee swinging by 0.25 rad at 1 Hz."""

@@ -25,12 +25,7 @@ from movlr_jax.control.ppo.policy_file import save_policy
 from movlr_jax.engine.tasks import task_of
 
 RUNNER = Path(__file__).parents[2] / "examples" / "run_policy.py"
-LEG = [
-    f"+task={SUPPORT / 'tiny_task.py'}",
-    "optimizer=ppo",
-    "optimizer.ppo.hidden=[16]",
-    "optimizer.ppo.starts=2",
-]
+LEG = [f"+task={SUPPORT / 'tiny_task.py'}", "optimizer=ppo", "optimizer.ppo.hidden=[16]", "optimizer.ppo.starts=2"]
 M, Z = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3), np.linspace(0.1, 0.9, 3, dtype=np.float32)
 FUNCTIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "products": lambda x: M.T @ (M @ x) + jnp.einsum("ij,ik->jk", M, M @ jnp.diag(x)).sum(0),

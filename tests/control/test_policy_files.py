@@ -21,12 +21,7 @@ from movlr_jax.cli.export import main as export
 from movlr_jax.control.optimizers import Ppo
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.config import PpoConfig
-from movlr_jax.control.ppo.policy_file import (
-    acting_settings,
-    load_policy,
-    policy_settings,
-    save_policy,
-)
+from movlr_jax.control.ppo.policy_file import acting_settings, load_policy, policy_settings, save_policy
 from movlr_jax.errors import UserError
 
 CONFIG = changed(PpoConfig(), hidden=(8, 4), value_hidden=(8,), observe=("qpos", "qvel"))

@@ -52,13 +52,7 @@ STILL = program("-jnp.square(state.qd('knee'))")
 
 
 def build(config: PpoConfig = SMALL, episode_s: float = 0.2, say: Any = lambda text: None, **changes: Any):
-    settings = Ppo(
-        sim_dt=0.002,
-        ctrl_dt=0.01,
-        ppo=config,
-        pd=PdConfig(beta=0.8),
-        muscle=laws.Torque(kp=10.0, kd=0.4),
-    )
+    settings = Ppo(sim_dt=0.002, ctrl_dt=0.01, ppo=config, pd=PdConfig(beta=0.8), muscle=laws.Torque(kp=10.0, kd=0.4))
     return build_ppo(settings, replace(tiny_task(), episode_s=episode_s, **changes), say=say)
 
 
@@ -114,6 +108,7 @@ def bent(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.n
     return np.stack([height, hip, knee], axis=1), np.zeros((n, 3)), np.full((n, 7), 0.1)
 
 
+@pytest.mark.slow
 def test_a_leg_learns_to_straighten_its_knee():
     """From 0.9 rad, where its first policy keeps it, to 0.4."""
     config = changed(
@@ -185,11 +180,7 @@ def test_what_no_plan_moves_is_turned_back_to_where_it_is_kept(tiny):
     qpos, back = np.array([0.0, 0.4, 0.9]), {}
     for kept in (True, False):
         space = PostureSpace(
-            laws.Torque(kp=10.0, kd=0.4),
-            tiny.model,
-            tiny.layout,
-            ("hip",),
-            kept={"knee": 0.6} if kept else {},
+            laws.Torque(kp=10.0, kd=0.4), tiny.model, tiny.layout, ("hip",), kept={"knee": 0.6} if kept else {}
         )
         made = spaces.posture(space, tiny.physics, qpos, np.full(tiny.model.nu, 0.05), 0.5)
         assert made.size == 1

@@ -96,7 +96,7 @@ def test_rewards_together_are_each_alone(config: Mpc2):
         )
 
 
-@pytest.mark.parametrize("acts", ["mode", "sample"])
+@pytest.mark.parametrize("acts", ["mode", pytest.param("sample", marks=pytest.mark.slow)])
 def test_plans_find_what_their_reward_asks_for(config: Mpc2, acts: str):
     """The knee bends further than under the policy alone, whose noise befalls rollouts and episode alike."""
     config = replace(config, ppo=replace(config.ppo, acts=acts))
@@ -128,12 +128,7 @@ def test_a_plan_is_added_to_what_the_policy_commands(config: Mpc2):
 def test_a_plan_around_a_stride_adds_to_its_targets():
     """One sample, the stride alone: for 0.9 s the joints move as people's do. No policy is read."""
     config = compose(
-        [
-            "+task=flat_walk",
-            "model=ms_human_700_legs",
-            "optimizer.prior.policy=reference",
-            "optimizer.mppi.samples=1",
-        ]
+        ["+task=flat_walk", "model=ms_human_700_legs", "optimizer.prior.policy=reference", "optimizer.mppi.samples=1"]
     )
     assert (config.reference, config.optimizer.ppo.init) == ("people", "")
     task = task_of(config)

@@ -62,11 +62,7 @@ def test_an_episode_that_diverged_is_measured_up_to_there_and_has_no_success(tas
     for valid, steps in ((len(made.actions), len(made.actions)), (40, 40), (0, 2)):
         found = outcome(counts, replace(made, valid=np.asarray(valid)))
         lost = valid < len(made.actions)
-        assert (found.metrics["steps"], found.metrics["success"], found.failed) == (
-            steps,
-            float(not lost),
-            lost,
-        )
+        assert (found.metrics["steps"], found.metrics["success"], found.failed) == (steps, float(not lost), lost)
         assert found.metrics["diverged_fraction"] == float(lost)
 
 

@@ -44,14 +44,7 @@ def test_the_first_program_is_the_canonical_one_and_the_others_are_made_of_it(tm
     reward.write_text(HAND)
     task = tmp_path / "task.py"
     task.write_text(Path(TINY).read_text().replace("episode_s=0.1", f'human_reward="{reward}", episode_s=0.1'))
-    arguments = [
-        f"+task={task}",
-        "method=rl_llm",
-        "candidates=3",
-        "generations=1",
-        f"run_dir={run}",
-        *settings,
-    ]
+    arguments = [f"+task={task}", "method=rl_llm", "candidates=3", "generations=1", f"run_dir={run}", *settings]
     assert search(arguments) == 0
     with Archive.open(run, write=False) as archive:
         sources = archive.get("proposed", 0)["sources"]

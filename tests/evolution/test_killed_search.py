@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 from cli_cases import SUPPORT
 from fake_servers import FakeServer
-from model_search import MODELS, TASK, calls, outcome, servers, set_keys
+from model_search import MODELS, TASK, calls, servers, set_keys
+from outcomes import outcome
 
 from movlr_jax.errors import UserError
 from movlr_jax.storage.archive import Archive, Event

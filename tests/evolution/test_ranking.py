@@ -10,12 +10,7 @@ import pytest
 
 from movlr_jax.errors import UserError
 from movlr_jax.evolution import pairwise
-from movlr_jax.evolution.pairwise import (
-    Strengths,
-    fit,
-    flip_rate,
-    to_people,
-)
+from movlr_jax.evolution.pairwise import Strengths, fit, flip_rate, to_people
 from movlr_jax.records import Comparison, Preference
 
 Compare = Callable[[int, int], Preference]

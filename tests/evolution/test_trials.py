@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_cases import LEG, Mistake
+from cli_cases import LEG
 from played_search import LookedUp, Trial, played, program
 from tiny_task import task as tiny_task
 
@@ -306,23 +306,6 @@ def test_a_search_ends_early_when_all_trials_succeed_and_nothing_is_asked_for(tm
         stopped[0].data["reason"],
     )
     assert confirmed
-
-
-SETTINGS = [
-    ("trials=0", "trials=0: it must be 1 or more"),
-    ("trials=1.5", "trials=1.5 is not an integer"),
-    ("certainty=2", "certainty=2: it must be 0.5 or more and less than 1"),
-    ("certainty=0.4", "certainty=0.4: it must be 0.5 or more and less than 1"),
-    ("confirm=-1", "confirm=-1: it must be 0 or more"),
-    ("starts=3", "there is no setting 'starts'"),
-]
-
-
-@pytest.mark.parametrize(("setting", "sentence"), SETTINGS, ids=[setting for setting, _ in SETTINGS])
-def test_settings_of_trials_that_cannot_be_are_told(elsewhere: Path, mistake: Mistake, setting: str, sentence: str):
-    given = [a for a in LEG if a.partition("=")[0] not in ("trials", "confirm")]
-    assert mistake(search, *given, setting).startswith(sentence)
-    assert not list(elsewhere.iterdir())
 
 
 # The look.

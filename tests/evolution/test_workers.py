@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from cli_cases import SUPPORT
+from outcomes import outcome
 
 from movlr_jax.config.compose import compose
 from movlr_jax.engine.parts import task_and_optimizer
@@ -23,7 +24,6 @@ from movlr_jax.evolution.evaluation import evaluate, make_probe
 from movlr_jax.evolution.workers.shard import Packed, evaluate_shard, shards, unpack
 from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.vet import Sandbox
-from movlr_jax.storage.archive import Archive
 
 SEARCH = [f"+task={SUPPORT / 'tiny_task.py'}", "optimizer=mppi", "candidates=5", "generations=3", "episode_s=0.3",
           "optimizer.mppi.samples=4", "optimizer.horizon_s=0.08", "films=false", "trials=2", "confirm=1"]  # fmt: skip
@@ -38,11 +38,9 @@ PROGRAMS = [
 ]
 
 
-def results(run: Path) -> tuple[str, list[dict], list[bytes]]:
-    """The best program, what was recorded of every candidate but times, and the trajectories."""
-    with Archive.open(run, write=False) as archive:
-        events = [{**e.data, "timing": None} for e in archive.events("evaluated")]
-    return (run / "best.py").read_text(), events, [p.read_bytes() for p in sorted(run.rglob("k*.npz"))]
+def results(run: Path) -> tuple[str, list, list, list[bytes]]:
+    """What a search came to, and the trajectories."""
+    return *outcome(run), [p.read_bytes() for p in sorted(run.rglob("k*.npz"))]
 
 
 def test_a_program_travels_as_operations_that_are_checked_again(tiny, probe: Probe):
@@ -168,7 +166,7 @@ def test_workers_that_are_killed_lose_nothing(tmp_path: Path):
         assert driver.wait(1800) == 0
         assert results(run) == results(tmp_path / "alone")
         again += len(re.findall("are evaluated again by another one", run.with_suffix(".log").read_text()))
-        candidates = len(results(run)[1]) * searches
+        candidates = len(results(run)[2]) * searches
         print(
             f"{done} kills, {searches} searches, {again} shards evaluated again, {candidates} candidates: none lost"
         )

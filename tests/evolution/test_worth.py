@@ -124,13 +124,6 @@ def test_items_in_another_order_give_the_same_belief():
     np.testing.assert_allclose(turned.p_best, plain.p_best[order], atol=0.03)  # by draws
 
 
-def test_equal_input_gives_equal_output():
-    _, values = drawn(np.random.default_rng(2), 5, 3, 1.0)
-    first, second = of_matrix(values), of_matrix(values)
-    np.testing.assert_array_equal(first.p_best, second.p_best)
-    np.testing.assert_array_equal(first.covariance, second.covariance)
-
-
 def test_another_unit_and_origin_of_the_score_change_no_probability():
     _, values = drawn(np.random.default_rng(3), 4, 3, 1.0)
     plain, other = of_matrix(values), of_matrix(1e4 * values - 7e5)

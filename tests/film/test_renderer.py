@@ -62,11 +62,7 @@ def clip_of(model: mujoco.MjModel, seconds: float = 0.5, cameras: Any = (FRONT,)
     qpos[:, 0] = 0.5 * (times - 0.1)
     more = {"goals": {}, "roles": {}, "ground_height": None, "weakened": {}}
     task = SimpleNamespace(model=model, cameras=cameras, **{n: changes.pop(n, v) for n, v in more.items()})
-    parts = {
-        "qpos": qpos,
-        "times": times,
-        "caption": Caption("an instruction", "a name", "a measure", "a note"),
-    }
+    parts = {"qpos": qpos, "times": times, "caption": Caption("an instruction", "a name", "a measure", "a note")}
     return Clip(task, **{**parts, **changes})  # pyright: ignore[reportArgumentType]
 
 

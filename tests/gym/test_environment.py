@@ -85,12 +85,6 @@ def test_step_is_that_of_physics_and_its_reward_that_of_scorer(env: gymnasium.En
     assert set(info["terms"]) == {"lift", "effort"}
 
 
-@pytest.mark.slow
-def test_reward_that_is_rejected_is_sentence():
-    with pytest.raises(UserError, match="knee_bone"):
-        gymnasium.make(environment_id("task"), **TINY, reward=REWARD.replace('"foot"', '"knee_bone"'))
-
-
 def test_fork_of_process_that_runs_jax_is_told(env: gymnasium.Env):
     """It would hang: gymnasium's AsyncVectorEnv forks by default."""
     ours, theirs = multiprocessing.Pipe()

@@ -184,11 +184,7 @@ def test_program_without_a_genome_is_refused(name: str):
 
 
 def request(
-    bottle: Bottle,
-    seed: int = 0,
-    generation: int = 1,
-    parent: str | None = None,
-    advice: tuple[TermAdvice, ...] = (),
+    bottle: Bottle, seed: int = 0, generation: int = 1, parent: str | None = None, advice: tuple[TermAdvice, ...] = ()
 ) -> ProposalRequest:
     parent = parent or bottle.task.human_reward
     return ProposalRequest(
@@ -196,10 +192,7 @@ def request(
         task=bottle.task,
         parent=evaluation(parent, **ended(10, 40)),
         critique=Critique(False, (), advice),
-        history=(
-            evaluation(parent, **ended(10, 40)),
-            evaluation(bottle.task.initial_reward, **ended(20, 50)),
-        ),
+        history=(evaluation(parent, **ended(10, 40)), evaluation(bottle.task.initial_reward, **ended(20, 50))),
         seed=seed,
     )
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import yaml
 from fake_servers import Asked, FakeServer, scripted_model
-from model_search import LLM_KEY, MODELS, TASK, VLM_KEY, calls, outcome, servers, set_keys
+from model_search import LLM_KEY, MODELS, TASK, VLM_KEY, calls, servers, set_keys
+from outcomes import outcome
 
 from movlr_jax.cli import compare
 from movlr_jax.cli.export import main as export
@@ -203,12 +204,7 @@ def replaced(path: Path, role: str, **settings: object) -> None:
 
 @contextlib.contextmanager
 def modelled(
-    run: Path,
-    *settings: str,
-    status: int = 0,
-    task: Sequence[str] = TASK,
-    vlm: dict | None = None,
-    **more: Any,
+    run: Path, *settings: str, status: int = 0, task: Sequence[str] = TASK, vlm: dict | None = None, **more: Any
 ) -> Iterator[tuple[FakeServer, FakeServer]]:
     """Search in `run` with two servers, which serve within the context. vlm: settings of the second one alone."""
     writer, watcher = FakeServer("openai", **more), FakeServer("gemini", **{**more, **(vlm or {})})

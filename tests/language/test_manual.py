@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from test_llm_search import TASK, calls, outcome, shared  # noqa: F401
+from test_llm_search import TASK, calls, shared  # noqa: F401
 
 from movlr_jax.cli.search import main
 from movlr_jax.language.clients.answers import Ready
@@ -20,14 +20,7 @@ from movlr_jax.language.clients.call import Media, Message, Question
 from movlr_jax.language.clients.manual import Manual
 from movlr_jax.language.settings import ModelConfig
 
-MANUAL = [
-    "llm=manual",
-    "vlm=manual",
-    "vlm.model=agent",
-    "vlm.media=frames",
-    "vlm.frames=2",
-    "vlm.size=[64,64]",
-]
+MANUAL = ["llm=manual", "vlm=manual", "vlm.model=agent", "vlm.media=frames", "vlm.frames=2", "vlm.size=[64,64]"]
 PROGRAM = '''"""Kick."""
 
 WEIGHTS = {"near": %s}
@@ -108,14 +101,6 @@ def test_search_through_files_is_answered_and_slips_are_mended(answered: tuple[P
     assert "winner: Input should be 'first', 'second' or 'tie'; please correct it" in said
     assert re.search(r"propose: read .*/request.md, write answer.json or program.py next to it", said)
     assert "language model: manual unnamed; vision model: manual agent" in said
-
-
-@pytest.mark.usefixtures("shared")
-def test_answers_in_files_are_replayed(answered: tuple[Path, Person, str], tmp_path: Path):
-    run, _, _ = answered
-    replay = ["llm=replay", f"llm.run={run}", "vlm=replay", f"vlm.run={run}", "generations=1"]
-    assert main([*TASK, *replay, f"run_dir={tmp_path / 'again'}"]) == 0
-    assert outcome(tmp_path / "again") == outcome(run)
 
 
 def test_answer_written_while_the_search_was_down_is_read(tmp_path: Path):

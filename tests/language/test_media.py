@@ -31,10 +31,7 @@ def task() -> Task:
 
 def test_one_view_is_the_first_of_the_film(task: Task):
     assert list(with_views(task, 1).cameras) == [task.cameras[0]]
-    assert [camera.shows for camera in task.cameras] == [
-        "the right side of the body",
-        "the front of the body",
-    ]
+    assert [camera.shows for camera in task.cameras] == ["the right side of the body", "the front of the body"]
 
 
 def test_views_are_those_of_the_task_before_turned_ones(task: Task):

@@ -187,10 +187,7 @@ def test_control_codes_of_a_server_do_not_reach_the_terminal(serve, capfd: pytes
         raise UserError(CONTROL)
 
     asking = serve(
-        script=["", "400"],
-        error_text=CONTROL,
-        attempts=2,
-        brain=lambda asked: {**ANSWER, "reason": CONTROL},
+        script=["", "400"], error_text=CONTROL, attempts=2, brain=lambda asked: {**ANSWER, "reason": CONTROL}
     )
     asking.client.say = Reporter().say
     answer = asking.one(judging())

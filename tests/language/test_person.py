@@ -12,7 +12,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from test_llm_search import TASK, calls, outcome, shared  # noqa: F401
+from outcomes import outcome
+from test_llm_search import TASK, calls, shared  # noqa: F401
 
 from movlr_jax.cli.search import main
 from movlr_jax.errors import UserError

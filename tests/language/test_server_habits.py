@@ -91,18 +91,7 @@ def test_reasoning_that_does_not_end_is_an_empty_answer(name: str):
 
 @pytest.mark.parametrize(
     "mark",
-    [
-        "<think>",
-        "</think>",
-        "<details ",
-        "<|channel|>commentary ",
-        "~~~~\n",
-        '{"a":',
-        "{",
-        "```\n",
-        '{"a',
-        "{}",
-    ],
+    ["<think>", "</think>", "<details ", "<|channel|>commentary ", "~~~~\n", '{"a":', "{", "```\n", '{"a', "{}"],
 )
 def test_text_that_is_hard_to_search_is_read_in_time(mark: str):
     begun = time.process_time()
@@ -132,22 +121,14 @@ def test_program_is_the_last_complete_one_of_an_answer(name: str):
 
 
 def test_text_of_an_answer_in_parts_is_read_without_its_reasoning(serve):
-    parts = [
-        {"type": "reasoning", "text": OLD},
-        {"type": "text", "text": "Here:\n"},
-        {"type": "text", "text": FINAL},
-    ]
+    parts = [{"type": "reasoning", "text": OLD}, {"type": "text", "text": "Here:\n"}, {"type": "text", "text": FINAL}]
     shape = openai(choices=[{"message": {"content": parts}, "finish_reason": "stop"}])
     answer = serve(shape=shape, brain=written, attempts=1).one(writing())
     assert program_in(answer.value.program) == PROGRAM
 
 
 NOTHING = {
-    "reasoning alone": (
-        {"content": None, "reasoning_content": FIRST},
-        "stop",
-        "the server sent only reasoning",
-    ),
+    "reasoning alone": ({"content": None, "reasoning_content": FIRST}, "stop", "the server sent only reasoning"),
     "cut off": ({"content": ""}, "length", "the answer was cut off at max_tokens"),
     "filtered": ({"content": None}, "content_filter", "blocked by a content filter"),
     "refused": ({"content": None, "refusal": "I cannot"}, "stop", "the model refused: I cannot"),

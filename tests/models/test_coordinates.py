@@ -13,14 +13,7 @@ from movlr_jax.biomech.opensim import TO_OPENSIM, rotations_of
 from movlr_jax.models import ModelAdapter, coordinates_of, follow_couplings, model_adapter
 from movlr_jax.models.spec import compile_spec
 
-WALKERS = (
-    "myolegs",
-    "myolegs26",
-    "ms_human_700_legs",
-    "ms_human_700",
-    "musclemimic_fullbody",
-    "humanoid",
-)
+WALKERS = ("myolegs", "myolegs26", "ms_human_700_legs", "ms_human_700", "musclemimic_fullbody", "humanoid")
 
 
 @cache

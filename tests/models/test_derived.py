@@ -60,10 +60,7 @@ CHAIN = """<body name="x"><joint name="x" type="slide" axis="1 0 0" {slide}/><in
 </body></body></body>"""
 TINY = 'pos="0 0 0" mass=".001" diaginertia="1e-6 1e-6 1e-6"'
 DRIVES = "".join(f'<velocity joint="{j}" kv="9"/>' for j in ("x", "y", "yaw")) + '<position joint="arm"/>'
-LIMITS = {
-    "free": ("", ""),
-    "limited": ('range="-5 5" limited="true"', 'range="-180 180" limited="true"'),
-}
+LIMITS = {"free": ("", ""), "limited": ('range="-5 5" limited="true"', 'range="-180 180" limited="true"')}
 
 
 def planar(case: str, nested: bool) -> mujoco.MjSpec:

@@ -221,10 +221,7 @@ def test_parts_are_found_by_the_words_in_their_names(names, roles):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "<mujoco><worldbody><body><geom type='sphr'/></body></worldbody></mujoco>",
-            "cannot be read.*sphr.*line 1",
-        ),
+        ("<mujoco><worldbody><body><geom type='sphr'/></body></worldbody></mujoco>", "cannot be read.*sphr.*line 1"),
         ("wave", "cannot be read: XML parse error"),
         ("<mujoco><worldbody>", "cannot be read"),
         ("<mujoco><worldbody><body name='a'><joint/></body></worldbody></mujoco>", "does not compile.*mass"),

@@ -65,20 +65,12 @@ def test_a_world_changes_what_it_should_and_nothing_else(task):
         # kp (q0 - q) and kd, of the knee: rest torque 185.5, 400 N m/rad, 20 N m s/rad
         knee = world.actuator("left_knee")
         np.testing.assert_allclose(
-            knee.biasprm[:3],
-            [185.5 * domain.stiffness[i], -400 * domain.stiffness[i], -20 * domain.damping[i]],
+            knee.biasprm[:3], [185.5 * domain.stiffness[i], -400 * domain.stiffness[i], -20 * domain.damping[i]]
         )
         assert knee.gainprm[0] == pytest.approx(280 * domain.stiffness[i])
         np.testing.assert_array_equal(world.dof_frictionloss, [0] * 6 + [domain.joint_friction[i]] * 12)
         changed = set(fields(task.model, domain))
-        for name in (
-            "body_mass",
-            "dof_armature",
-            "dof_damping",
-            "actuator_forcerange",
-            "jnt_range",
-            "geom_size",
-        ):
+        for name in ("body_mass", "dof_armature", "dof_damping", "actuator_forcerange", "jnt_range", "geom_size"):
             assert name not in changed
             np.testing.assert_array_equal(getattr(world, name), getattr(task.model, name))
     assert task.model.actuator("left_knee").gainprm[0] == 280  # the model itself is as it was

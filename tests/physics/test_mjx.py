@@ -23,7 +23,7 @@ from movlr_jax.control.mpc import rules
 from movlr_jax.control.optimizers import Mpc2
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
-from movlr_jax.physics.choose import GRAPHS, choose, planning_physics
+from movlr_jax.physics.choose import GRAPHS, planning_physics
 from movlr_jax.physics.mjx import MjxPhysics
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.types import Trajectory
@@ -253,12 +253,6 @@ def test_warp_that_is_missing_is_a_sentence(tiny, monkeypatch):
     monkeypatch.setattr("mujoco.mjx.warp.WARP_INSTALLED", False)
     with pytest.raises(UserError, match="warp-lang"):
         MjxPhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, name="warp")
-
-
-def test_auto_picks_native_on_a_cpu():
-    name, why = choose("auto")
-    assert name == "native"
-    assert "C MuJoCo" in why
 
 
 @pytest.mark.slow

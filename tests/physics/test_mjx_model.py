@@ -184,10 +184,7 @@ CART = """<mujoco>{option}<worldbody><body name="cart"><joint name="slider" type
             '<option integrator="implicitfast" viscosity="0.1"/>',
             ("the integrator is euler, because implicitfast has no drag of fluids there",),
         ),
-        (
-            '<option integrator="implicit"/>',
-            ("the integrator is implicitfast, because MJX has no implicit",),
-        ),
+        ('<option integrator="implicit"/>', ("the integrator is implicitfast, because MJX has no implicit",)),
     ],
     ids=["touch", "energy", "PGS", "fluid", "implicit"],
 )

@@ -61,29 +61,15 @@ def run_step() -> Step:
 
 def evaluated_step(g: int, k: int, reason: str | None = None) -> Step:
     data: dict = {"name": f"g{g:02d}k{k:02d}", "generation": g, "candidate": k, "source": source(g, k)}
-    data |= {
-        "parent": f"g{g - 1:02d}k01" if g else None,
-        "reason": reason,
-        "stage": "trace" if reason else None,
-    }
+    data |= {"parent": f"g{g - 1:02d}k01" if g else None, "reason": reason, "stage": "trace" if reason else None}
     if reason:
-        return (
-            "evaluated",
-            data | {"weights": {}, "metrics": {}, "terms": {}, "film": None, "timing": {}},
-            g,
-            k,
-        )
+        return ("evaluated", data | {"weights": {}, "metrics": {}, "terms": {}, "film": None, "timing": {}}, g, k)
     error = 0.31 * 0.5 ** (g + 0.1 * k)
     curve = [-math.exp(-t / 30) for t in range(100)]
     term = {"mean": -0.4, "weighted_mean": -40.0, "nonfinite": k, "curve": curve}
     data |= {
         "weights": {"position": 100.0, "grasp": 10.0 * g + k},
-        "metrics": {
-            "success": float(g == 2),
-            "object_position_error_m": error,
-            "effort": 0.1,
-            "cost": math.nan,
-        },
+        "metrics": {"success": float(g == 2), "object_position_error_m": error, "effort": 0.1, "cost": math.nan},
         "terms": {"position": term, "grasp": term},
         "series": {
             "speed_m_s": [0.01 * t * (g + 1) for t in range(100)],
@@ -335,16 +321,9 @@ def test_shows_the_messages_of_the_models_as_text(tmp_path):
 
 def test_shows_the_full_training_beside_the_short_one(tmp_path):
     """The winner's, on a page that has no curves of the full training before it is done."""
-    short = {
-        "env_steps": [100.0, 200.0],
-        "terms": {"position": [0.1, 0.2], "grasp": [0.0, 0.3]},
-        "kl": [0.01] * 2,
-    }
+    short = {"env_steps": [100.0, 200.0], "terms": {"position": [0.1, 0.2], "grasp": [0.0, 0.3]}, "kl": [0.01] * 2}
     full = {name: values * 4 for name, values in short.items() if name != "terms"}
-    full |= {
-        "env_steps": [100.0 * (i + 1) for i in range(8)],
-        "terms": {"position": [0.1] * 8, "grasp": [0.3] * 8},
-    }
+    full |= {"env_steps": [100.0 * (i + 1) for i in range(8)], "terms": {"position": [0.1] * 8, "grasp": [0.3] * 8}}
     recorded = [
         (kind, data | {"learning": short} if kind == "evaluated" and not data["reason"] else data, g, k)
         for kind, data, g, k in steps()
@@ -389,11 +368,7 @@ def test_works_for_every_prefix_of_a_run(tmp_path, n):
 
 
 def test_bare_events_are_enough(tmp_path):
-    bare: list[Step] = [
-        ("run", {}, -1, -1),
-        ("proposed", {}, 0, -1),
-        ("evaluated", {"curve_time": None}, 0, 0),
-    ]
+    bare: list[Step] = [("run", {}, -1, -1), ("proposed", {}, 0, -1), ("evaluated", {"curve_time": None}, 0, 0)]
     bare += [("ranked", {"best": "g00k00", "names": ["g00k00", "g07k07"]}, 0, -1), ("criticised", {}, 0, -1)]
     assert Page(page_of(tmp_path / "r", [*bare, ("timing", {}, 0, -1), ("finished", {}, -1, -1)])).open == []
 
@@ -454,13 +429,7 @@ def test_main_shows_a_run_in_progress_and_leaves_its_record_alone(tmp_path, caps
 
 
 def test_the_order_matters_only_where_the_two_orders_of_one_meeting_disagree():
-    said = [
-        ("a", "b", "first"),
-        ("b", "a", "second"),
-        ("a", "b", "second"),
-        ("b", "a", "second"),
-        ("a", "b", "none"),
-    ]
+    said = [("a", "b", "first"), ("b", "a", "second"), ("a", "b", "second"), ("b", "a", "second"), ("a", "b", "none")]
     comparisons = [Comparison.of(i, j, Preference(winner, "")) for i, j, winner in said]  # type: ignore[arg-type]
     answers = views._comparisons(comparisons)
     assert [answer["winner"] for answer in answers] == ["a", "a", "b", "a", "not answered"]

@@ -77,10 +77,7 @@ def test_bodies_tendons_and_joints_are_where_mujoco_has_them(task: Task, record:
     head, array = unpacked(export_scene(task, [Episode("g00k00", "Best", record)]))
     model, data = task.model, mujoco.MjData(task.model)
     pos, quat = array("pos0").reshape(FRAMES, -1, 3), array("quat0").reshape(FRAMES, -1, 4)
-    paths, starts = (
-        array("paths0").reshape(FRAMES, -1, 3),
-        np.concatenate([t["starts"] for t in head["tendons"]]),
-    )
+    paths, starts = (array("paths0").reshape(FRAMES, -1, 3), np.concatenate([t["starts"] for t in head["tendons"]]))
     ends = np.append(np.flatnonzero(starts)[1:], len(starts))
     assert head["bodies"][:2] == ["world", "pelvis"]
     assert len(head["episodes"][0]["times"]) == FRAMES

@@ -83,13 +83,7 @@ def fresh(name: str, distances: list[float]) -> dict[str, Any]:
 def confirmation(verdict: str = VERDICT) -> list[tuple[str, dict, int]]:
     tried = {BETTER: fresh(BETTER, [3.0, 4.0, 1.0, 4.0]), FIRST: fresh(FIRST, [0.5, 1.5])}
     claims = {
-        BETTER: {
-            "n": 4,
-            "failed": 0,
-            "successes": 3,
-            "interval": [0.3, 0.95],
-            "metrics": {"distance_m": 3.0},
-        },
+        BETTER: {"n": 4, "failed": 0, "successes": 3, "interval": [0.3, 0.95], "metrics": {"distance_m": 3.0}},
         FIRST: {"n": 2, "failed": 0, "successes": 0, "interval": [0.0, 0.66], "metrics": {"distance_m": 1.0}},
     }
     about = {"champion": BETTER, "first": FIRST, "claims": claims, "p_better": 0.97, "text": TEXT}
@@ -135,8 +129,14 @@ def dots_of(text: str, start: str, end: str) -> list[tuple[str, str]]:
     return [(kind, html.unescape(tip)) for kind, tip in found]
 
 
-def test_the_head_says_what_fresh_trials_confirm(tmp_path):
-    head = head_of(page_of(tmp_path / "r", [*events(), *confirmation()]))
+@pytest.fixture(scope="module")
+def confirmed(tmp_path_factory) -> str:
+    """The page of a search whose champion fresh trials confirmed."""
+    return page_of(tmp_path_factory.mktemp("run") / "r", [*events(), *confirmation()])
+
+
+def test_the_head_says_what_fresh_trials_confirm(confirmed):
+    head = head_of(confirmed)
     assert head.startswith(f"hop {VERDICT}. {TEXT}.")
     assert "not confirmed" not in head
     assert "g01k00 champion 3 of 4 30–95 % mean 3 m" in head
@@ -162,17 +162,16 @@ def test_the_head_of_an_unconfirmed_run_says_what_all_its_trials_came_to(tmp_pat
     assert "one of 3 trials" in head if final else "one of 4 trials" in head
 
 
-def test_each_fresh_trial_is_a_dot_with_its_seed_and_its_film(tmp_path):
-    text = page_of(tmp_path / "r", [*events(), *confirmation()])
-    dots = dots_of(text, 'id="trials"', "All of these trials")
+def test_each_fresh_trial_is_a_dot_with_its_seed_and_its_film(confirmed):
+    dots = dots_of(confirmed, 'id="trials"', "All of these trials")
     kinds = ["miss", "success", "success", "success", "miss", "miss"]
     assert [kind for kind, _ in dots] == kinds, "1, 3, 4 and 4 m; 0.5 and 1.5 m"
     assert dots[0][1] == "g01k00, trial 3, seed 102: no success; moved 1 m"
-    watched = re.findall(r'class="dot \w+" [^>]*data-watch="([^"]*)"', text)
-    names = set(re.findall(r'data-name="([^"]*)"', text))
+    watched = re.findall(r'class="dot \w+" [^>]*data-watch="([^"]*)"', confirmed)
+    names = set(re.findall(r'data-name="([^"]*)"', confirmed))
     assert len({name for name in watched if name.startswith("trial-")}) == 6
     assert set(watched) <= names | {FIRST, BETTER}
-    assert re.findall(r'--lane: 1"[^>]*title="g01k00, trial 4', text), "two dots at 4 m lie above each other"
+    assert re.findall(r'--lane: 1"[^>]*title="g01k00, trial 4', confirmed), "two dots at 4 m lie above each other"
 
 
 def test_films_beyond_the_limit_are_links_of_their_dots(tmp_path, monkeypatch):
@@ -190,15 +189,13 @@ def test_a_trial_without_a_film_is_a_dot_without_a_link(tmp_path):
     assert '<a class="dot' not in text
 
 
-def test_a_command_repeats_a_fresh_trial(tmp_path):
-    text = page_of(tmp_path / "r", [*events(), *confirmation()])
-    (command,) = re.findall(r"<span>Repeat a fresh trial</span><code>([^<]*)", text)
+def test_a_command_repeats_a_fresh_trial(confirmed):
+    (command,) = re.findall(r"<span>Repeat a fresh trial</span><code>([^<]*)", confirmed)
     assert command.endswith("seed=100")
 
 
-def test_the_trials_are_a_table_too(tmp_path):
-    text = page_of(tmp_path / "r", [*events(), *confirmation()])
-    table = words_of(text, "All of these trials as a table", "</details>")
+def test_the_trials_are_a_table_too(confirmed):
+    table = words_of(confirmed, "All of these trials as a table", "</details>")
     assert "g01k00 3 102 no success 1 m film" in table
     assert "g00k00 2 101 no success 1.5 m film" in table
 

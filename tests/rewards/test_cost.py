@@ -47,8 +47,7 @@ def carrying(vectors: int, turns: int) -> str:
 
 CARRY_LIVE = carrying(500, 300)
 EXP_SCAN = rewarding(
-    "x = lax.fori_loop(0, 300, lambda i, c: jnp.exp(-c * c), jnp.zeros(4096) + action[0])",
-    result="jnp.sum(x)",
+    "x = lax.fori_loop(0, 300, lambda i, c: jnp.exp(-c * c), jnp.zeros(4096) + action[0])", result="jnp.sum(x)"
 )
 EMPTY_LOOPS = rewarding(
     "turn = lambda c, x: ((c[1], c[0]), None)",
@@ -83,11 +82,7 @@ FAR_APART = [
         f"c = lax.fori_loop(0, 1000, lambda i, c: {remainder} + c, jnp.zeros(125))",
         result="jnp.sum(c)",
     )
-    for remainder in (
-        "lax.rem(x - i * 1e30, y + c * 0.0)",
-        "jnp.mod(x, y + c * 0.0)",
-        "(x - i) // (y + c * 0.0)",
-    )
+    for remainder in ("lax.rem(x - i * 1e30, y + c * 0.0)", "jnp.mod(x, y + c * 0.0)", "(x - i) // (y + c * 0.0)")
 ]
 # of every kind that costs most: arithmetic, transcendentals, sorting, scatters, loops over arrays, products
 MODELLED = [

@@ -91,10 +91,7 @@ READ = {
             + d.subtree_linvel[m.body("pelvis").id] * np.sqrt(d.subtree_com[m.body("pelvis").id][2] / 9.81)
         )[:2],
     ),
-    "state.activation(muscle)": (
-        lambda s: s.activation("vasti"),
-        lambda m, d: d.act[m.actuator("vasti").actadr[0]],
-    ),
+    "state.activation(muscle)": (lambda s: s.activation("vasti"), lambda m, d: d.act[m.actuator("vasti").actadr[0]]),
     "state.force(muscle)": (lambda s: s.force("vasti"), lambda m, d: -d.actuator("vasti").force[0]),
     "state.length(muscle)": (lambda s: s.length("rect_fem"), lambda m, d: d.actuator("rect_fem").length[0]),
     "state.muscles": (lambda s: s.muscles, lambda m, d: d.act),

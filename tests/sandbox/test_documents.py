@@ -108,12 +108,7 @@ def test_wrong_document_is_refused(document: str, sentence: str):
 def test_work_of_nested_loops_multiplies():
     inner: dict[str, Any] = NEGATE
     for _ in range(3):
-        inner = {
-            "in": 1,
-            "consts": [],
-            "eqns": [eqn("scan", a=LOOP | {"length": 1000}, g=[inner])],
-            "out": [1],
-        }
+        inner = {"in": 1, "consts": [], "eqns": [eqn("scan", a=LOOP | {"length": 1000}, g=[inner])], "out": [1]}
     with pytest.raises(ProgramError, match=f"computes more than {MAX_WORK:,} numbers per step"):
         read(text(inner["eqns"][0]), ["a"], SHAPES)
     for _ in range(5):

@@ -92,10 +92,7 @@ def value(expression: str, before: str = "") -> Any:
         ("isinstance('a', (int, (str, float)))", True),
         ("(isinstance({1}, set), isinstance(1.0, int | float), isinstance('a', str))", (True, True, True)),
         ("7 % 3 * 2 ** 3 << 1", 16),
-        (
-            "float(jnp.clip(3.0, a_min=0.0, a_max=2.0) + jnp.clip(arr=-1.0, min=0.5) + jnp.clip(9.0, 0.0, 1))",
-            3.5,
-        ),
+        ("float(jnp.clip(3.0, a_min=0.0, a_max=2.0) + jnp.clip(arr=-1.0, min=0.5) + jnp.clip(9.0, 0.0, 1))", 3.5),
         (
             "(next(iter([3])), [0, 1, 2][slice(1)], callable(len), dict.fromkeys('ab', 1))",
             (3, [0], True, {"a": 1, "b": 1}),
@@ -243,8 +240,7 @@ def test_named_tuple_is_carried_by_a_loop_of_jax():
 
 def test_numpy_is_jnp_and_math_takes_numbers_only():
     assert value(
-        "np.sum(np.array([1.0, 2.0])) + math.pi + floor(2.5)",
-        "import numpy as np, math\nfrom math import floor",
+        "np.sum(np.array([1.0, 2.0])) + math.pi + floor(2.5)", "import numpy as np, math\nfrom math import floor"
     ) == (pytest.approx(3 + np.pi + 2))
     with pytest.raises(TypeError):
         value("math.cos(action)", "import math")

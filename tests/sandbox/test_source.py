@@ -73,10 +73,7 @@ def test_rewards_of_the_package_are_parsed(path: Path):
         ("import numpy as np, math", "np.linalg.norm(action) * np.pi * math.sqrt(2.0)"),
         ("import jax.numpy as np", "np.sum(action)"),
         ("import numpy", "numpy.sum(action)"),
-        (
-            "import jax.nn as nn, jax.scipy.special",
-            "nn.relu(action).sum() + jax.scipy.special.expit(action[0])",
-        ),
+        ("import jax.nn as nn, jax.scipy.special", "nn.relu(action).sum() + jax.scipy.special.expit(action[0])"),
         ("from jax.nn import relu as positive", "positive(action).sum()"),
         ("from functools import partial, reduce", "partial(reduce, lambda a, b: a + b)(action)"),
         ("from typing import Any as Whatever, Dict\nTerms = Dict[str, float]", "action[0]"),

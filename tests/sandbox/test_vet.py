@@ -105,9 +105,7 @@ def test_constant_that_changes_is_refused(sandbox: Sandbox):
     source = program('return {"a": KEPT[0] * state.q("knee")}', before="KEPT = [jnp.float32(2.0)]")
     assert sandbox.vet(source).accepted
     changing = program(
-        "KEPT[0] = KEPT[0] + 1.0",
-        'return {"a": KEPT[0] * state.q("knee")}',
-        before="KEPT = [jnp.float32(2.0)]",
+        "KEPT[0] = KEPT[0] + 1.0", 'return {"a": KEPT[0] * state.q("knee")}', before="KEPT = [jnp.float32(2.0)]"
     )
     message = sandbox.vet(changing).message
     assert message == "a value of one step is kept for another step; a reward sees one step at a time"

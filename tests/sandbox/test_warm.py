@@ -125,23 +125,13 @@ def test_stopped_process_is_continued(box: Sandbox):
 
 def test_programs_survive_one_that_kills_the_warm_process(weak: Sandbox):
     """Each that was under way is tried again, by itself; what kills its process each time is what is to blame."""
-    sources = [
-        SOUND,
-        attack("os.kill(os.getppid(), 9)"),
-        SOUND,
-        SOUND,
-        attack("os.kill(os.getppid(), 9)"),
-        SOUND,
-    ]
+    sources = [SOUND, attack("os.kill(os.getppid(), 9)"), SOUND, SOUND, attack("os.kill(os.getppid(), 9)"), SOUND]
     verdicts = weak.vet_all(sources)
     assert [v.stage for v in verdicts] == ["probe", "crash", "probe", "probe", "crash", "probe"]
     assert [v.accepted for v in verdicts] == [True, False, True, True, False, True]
 
 
-@pytest.mark.parametrize(
-    "found",
-    ["dict(os.environ)", "open('/proc/self/environ').read()"],
-)
+@pytest.mark.parametrize("found", ["dict(os.environ)", "open('/proc/self/environ').read()"])
 def test_process_sandbox_has_an_empty_environment(weak: Sandbox, found: str):
     verdict = weak.vet(attack(f"assert False, 'found ' + str({found})"))
     assert verdict.message

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from cli_cases import LEG, PLAIN, SUPPORT, Mistake
+from cli_cases import LEG, SUPPORT, Mistake
 
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
@@ -36,18 +36,6 @@ from movlr_jax.storage.arrays import read_arrays
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 SECRET = b"of somebody else"
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("search") / "run"
-    assert search([*PLAIN, f"run_dir={run}"]) == 0
-    return run
-
-
-@pytest.fixture
-def run(finished: Path, elsewhere: Path) -> Path:
-    return Path(shutil.copytree(finished, elsewhere / "run"))
 
 
 @pytest.fixture

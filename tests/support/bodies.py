@@ -96,12 +96,7 @@ _DOG_LEG = """<body name="{p}_hip" pos="{x} {y} 0"><joint name="{p}_hip_joint" a
 <geom type="capsule" fromto="0 0 0 0 0 -.2" size=".02"/><body name="{p}_calf" pos="0 0 -.2">
 <joint name="{p}_calf_joint" axis="0 1 0" range="-150 30"/><geom type="capsule" fromto="0 0 0 0 0 -.2" size=".015"/>
 <body name="{p}_foot" pos="0 0 -.2"><geom size=".022"/></body></body></body></body>"""
-_CORNERS = (
-    ("FL", 0.2, 0.05, 0.08),
-    ("FR", 0.2, -0.05, -0.08),
-    ("RL", -0.2, 0.05, 0.08),
-    ("RR", -0.2, -0.05, -0.08),
-)
+_CORNERS = (("FL", 0.2, 0.05, 0.08), ("FR", 0.2, -0.05, -0.08), ("RL", -0.2, 0.05, 0.08), ("RR", -0.2, -0.05, -0.08))
 _DOG_JOINTS = [f"{p}_{j}_joint" for p, *_ in _CORNERS for j in ("hip", "thigh", "calf")]
 QUADRUPED = f"""<mujoco><worldbody><geom type="plane" size="5 5 .1"/>
 <body name="base" pos="0 0 .42"><freejoint/><geom type="box" size=".2 .08 .05" mass="6"/>

@@ -245,10 +245,7 @@ class _Handler(BaseHTTPRequestHandler):
         message: dict[str, Any] = {"role": "assistant", "content": content}
         reason = "stop"
         if fault == "blocked":
-            message, reason = (
-                {"role": "assistant", "content": None, "refusal": "I cannot help with that"},
-                "stop",
-            )
+            message, reason = ({"role": "assistant", "content": None, "refusal": "I cannot help with that"}, "stop")
         if fault == "length":
             reason = "length"
         choice: dict[str, Any] = {"index": 0, "finish_reason": reason, "message": message}
@@ -270,11 +267,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _gemini(self, asked: Asked, content: str, fault: str) -> dict[str, Any]:
         answer: dict[str, Any] = {
             "modelVersion": f"{asked.model}-002",
-            "usageMetadata": {
-                "promptTokenCount": 6500,
-                "candidatesTokenCount": 1200,
-                "thoughtsTokenCount": 300,
-            },
+            "usageMetadata": {"promptTokenCount": 6500, "candidatesTokenCount": 1200, "thoughtsTokenCount": 300},
         }
         if fault == "blocked":
             return {**answer, "promptFeedback": {"blockReason": "SAFETY"}}
@@ -282,20 +275,14 @@ class _Handler(BaseHTTPRequestHandler):
             return {**answer, "candidates": []}
         parts = [{"text": "thinking", "thought": True}, {"text": content}]
         reason = "MAX_TOKENS" if fault == "length" else "STOP"
-        return {
-            **answer,
-            "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": reason}],
-        }
+        return {**answer, "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": reason}]}
 
     def _asked(self, request: dict[str, Any]) -> Asked:
         if self.fake.kind == "openai":
             return _asked_openai(request, self.headers.get("Idempotency-Key") or "")
         model = re.search(r"models/([^:]+):", self.path)
         return _asked_gemini(
-            request,
-            model.group(1) if model else "",
-            self.fake.files,
-            self.headers.get("Idempotency-Key") or "",
+            request, model.group(1) if model else "", self.fake.files, self.headers.get("Idempotency-Key") or ""
         )
 
     def _upload(self, body: bytes) -> None:
@@ -317,9 +304,7 @@ class _Handler(BaseHTTPRequestHandler):
         final = "finalize" in (self.headers.get("X-Goog-Upload-Command") or "")
         self.fake.requests.append({"fault": "", "path": self.path, "bytes": len(body)})
         self._json(
-            200,
-            {"file": self._file(name, "PROCESSING")},
-            {"X-Goog-Upload-Status": "final" if final else "active"},
+            200, {"file": self._file(name, "PROCESSING")}, {"X-Goog-Upload-Status": "final" if final else "active"}
         )
 
     def _file(self, name: str, state: str) -> dict[str, Any]:

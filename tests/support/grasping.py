@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import jax
 import mujoco
 import numpy as np
 
+from movlr_jax.control import muscle_controllers as laws
+from movlr_jax.control.mpc.mpc2 import PostureSpace
+from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.types import SimState, Step, Trajectory
 
@@ -68,6 +72,21 @@ def sound_starts(task: Task, count: int) -> None:
         assert np.all(data.contact.dist[touching] > -1e-3)
         at = q[model.jnt_qposadr[limited]]
         assert ((at > low - 1e-6) & (at < high + 1e-6)).all()
+
+
+def held(task: Task, rows: int) -> tuple[SimState, SimState]:
+    """States at the start, and after half a second in which the muscles hold the posture of the start."""
+    physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=CTRL_DT, threads=2)
+    space = PostureSpace(laws.Linear(), task.model, task.layout, task.adapter.planned_joints)
+    start = state = physics.start(*task.start(np.random.default_rng(0), rows))
+    policy, target = space.policy(physics), space.held(start)[:, None]
+    for _ in range(16):
+        params = space.params(physics, state, target)
+        state = physics.rollout(state, policy, params, steps=2, key=jax.random.key(0)).final
+    physics.close()
+    assert float(state.time[0]) > 0.5
+    assert not state.diverged.any()
+    return start, state
 
 
 def triangles(model: mujoco.MjModel, geom) -> np.ndarray:

@@ -32,16 +32,6 @@ def servers(**settings) -> tuple[FakeServer, FakeServer]:
     return FakeServer("openai", **settings), FakeServer("gemini", **settings)
 
 
-def outcome(run: Path) -> tuple[str, list, list]:
-    """The best program, the rankings, and every candidate but times and films."""
-    with Archive.open(run, write=False) as archive:
-        ranked = [e.data for e in archive.events("ranked")]
-        evaluated = [
-            {k: v for k, v in e.data.items() if k not in ("timing", "film")} for e in archive.events("evaluated")
-        ]
-    return (run / "best.py").read_text(), ranked, evaluated
-
-
 def calls(run: Path) -> list[dict]:
     with Archive.open(run, write=False) as archive:
         return archive.calls()

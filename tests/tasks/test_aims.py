@@ -253,11 +253,7 @@ def test_a_search_for_words_balances_a_pole(tmp_path: Path, capfd: pytest.Captur
         encoding="utf-8",
     )
     task = simple_task(
-        name="pole",
-        model=tmp_path / "cart.xml",
-        description="balance the pole",
-        start_noise=0.0,
-        episode_s=1.5,
+        name="pole", model=tmp_path / "cart.xml", description="balance the pole", start_noise=0.0, episode_s=1.5
     )
     run = mj.run_search(task, run_dir=tmp_path / "run", candidates=1, generations=1, films=False)
     best = run.best

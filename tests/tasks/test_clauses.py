@@ -150,14 +150,7 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
 @pytest.mark.parametrize(
     ("body", "words", "angles", "metric", "value", "success"),
     [
-        (
-            "panda",
-            "rotate joint1 by 30 degrees",
-            {"joint1": np.deg2rad(30)},
-            "joint1_turned_rad",
-            np.deg2rad(30),
-            1,
-        ),
+        ("panda", "rotate joint1 by 30 degrees", {"joint1": np.deg2rad(30)}, "joint1_turned_rad", np.deg2rad(30), 1),
         (
             "panda",
             "rotate joint1 by 30 degrees",
@@ -177,23 +170,9 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
         ("panda", "move finger_joint1 by 2 cm", {"finger_joint1": 0.02}, "finger_joint1_moved_m", 0.02, 1),
         ("arm", "flex the elbow to 90 degrees", {"elbow": -QUARTER}, "elbow_angle_rad", QUARTER, 1),
         ("arm", "flex the elbow to 90 degrees", {"elbow": -2.0}, "elbow_angle_rad", 2.0, 0),
-        (
-            "arm",
-            "bend the elbow by 30 degrees",
-            {"elbow": -np.deg2rad(30)},
-            "elbow_bent_rad",
-            np.deg2rad(30),
-            1,
-        ),
+        ("arm", "bend the elbow by 30 degrees", {"elbow": -np.deg2rad(30)}, "elbow_bent_rad", np.deg2rad(30), 1),
         ("arm", "bend the elbow by 30 degrees", {"elbow": -1.5}, "elbow_bent_rad", 1.5, 0),
-        (
-            "person",
-            "bend the right knee",
-            {"right_knee": 0.8, "right_hip": -0.3},
-            "right_knee_bent_rad",
-            0.8,
-            1,
-        ),
+        ("person", "bend the right knee", {"right_knee": 0.8, "right_hip": -0.3}, "right_knee_bent_rad", 0.8, 1),
         (
             "person",
             "raise the left arm sideways",
@@ -202,24 +181,10 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
             0.0,
             1,
         ),
-        (
-            "person",
-            "raise the left arm sideways",
-            {"left_shoulder_x": 0.5},
-            "left_arm_direction_error_rad",
-            1.07,
-            0,
-        ),
+        ("person", "raise the left arm sideways", {"left_shoulder_x": 0.5}, "left_arm_direction_error_rad", 1.07, 0),
         ("person", "raise the right arm", {"right_shoulder_y": -3.0}, "right_arm_raised_m", 1.0746, 1),
         ("person", "lower the right arm", {"right_shoulder_y": -3.0}, "right_arm_lowered_m", -1.0746, 0),
-        (
-            "person",
-            "stand on the left leg",
-            {"right_hip": -0.9, "right_knee": 1.2},
-            "right_foot_raised_m",
-            0.15,
-            1,
-        ),
+        ("person", "stand on the left leg", {"right_hip": -0.9, "right_knee": 1.2}, "right_foot_raised_m", 0.15, 1),
         ("cart", "keep the pole upright", {"hinge": 0.4}, "pole_tilt_error_rad", 0.4, 0),
     ],
 )

@@ -116,12 +116,7 @@ SIGNS = [
     (LIMITED, True, -1.0, "turned round, since the ranges of the joints have the other sign: knee_angle_r"),
     (BACKWARD, False, -1.0, "turned round, since the ranges of the joints have the other sign: knee_angle_r"),
     (BACKWARD, True, 1.0, ""),
-    (
-        WIDE,
-        True,
-        1.0,
-        "the signs of knee_angle_r are taken as they are, since the ranges of the joints allow both",
-    ),
+    (WIDE, True, 1.0, "the signs of knee_angle_r are taken as they are, since the ranges of the joints allow both"),
     (WIDE, False, 1.0, "the signs of knee_angle_r are taken as they are"),
     (FREE, True, 1.0, "the signs of knee_angle_r are taken as they are"),
 ]

@@ -30,13 +30,7 @@ FREE = "<freejoint/>"
 
 
 def task_of(
-    *,
-    height: float = 0.1,
-    joint: str = FREE,
-    world: str = "",
-    option: str = "",
-    geom: str = "",
-    more: str = "",
+    *, height: float = 0.1, joint: str = FREE, world: str = "", option: str = "", geom: str = "", more: str = ""
 ):
     text = BALL.format(height=height, joint=joint, world=world, option=option, geom=geom, more=more)
     return mj.simple_task(

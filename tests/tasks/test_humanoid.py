@@ -108,11 +108,7 @@ def moved(task, xyz: np.ndarray, **joints: float) -> list[np.ndarray]:
 def test_another_robot_is_a_setting(tmp_path, walk):
     """Links called as robots' makers call them, no head, another file: the same task all the same."""
     text = HUMANOID.read_text()
-    for ours, theirs in (
-        ("_thigh", "_hip_pitch_link"),
-        ("_shank", "_knee_link"),
-        ("_foot", "_ankle_roll_link"),
-    ):
+    for ours, theirs in (("_thigh", "_hip_pitch_link"), ("_shank", "_knee_link"), ("_foot", "_ankle_roll_link")):
         text = text.replace(f't{ours}"', f't{theirs}"')
     text = text.replace('"head"', '"lidar"')
     path = tmp_path / "robot.xml"

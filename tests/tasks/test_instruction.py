@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import mujoco
 import numpy as np
 import pytest
+from cli_cases import LEG
 from moving import block, episode_of
+from vetting import refusals
 
 import movlr_jax as mj
 from movlr_jax.cli.doctor import main as doctor
@@ -25,11 +26,8 @@ from movlr_jax.engine.compare import ComparisonRequest, searches
 from movlr_jax.engine.tasks import check_read, task_of
 from movlr_jax.engine.tune import study_settings
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.evaluation import make_probe
-from movlr_jax.physics.native import NativePhysics
 from movlr_jax.report.data import read_run
 from movlr_jax.report.downloads import commands
-from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.instruction import folder_name
@@ -102,12 +100,11 @@ def test_the_target_of_the_task_is_not_shown_and_its_physics_stays(arm: Task):
 
 
 def test_programs_may_not_read_the_goals_of_the_task(arm: Task):
-    probe = make_probe(arm, NativePhysics(arm.model, arm.layout, sim_dt=0.002, ctrl_dt=0.02), 0)
-    with closing(Sandbox(probe)) as sandbox:
-        assert sandbox.vet(arm.initial_reward).program
-        verdict = sandbox.vet(arm.initial_reward.replace("jnp.square(action)", 'state.goal("object_pos")', 1))
-    assert verdict.message
-    assert "object_pos" in verdict.message
+    assert "jnp.square(action)" in arm.initial_reward
+    (told,) = refusals(
+        arm, arm.initial_reward, arm.initial_reward.replace("jnp.square(action)", 'state.goal("object_pos")', 1)
+    )
+    assert "object_pos" in told
 
 
 def moved(task: Task, metres: float, *, sink: float = 0.0) -> list[np.ndarray]:
@@ -214,6 +211,7 @@ def test_words_that_nobody_reads_are_refused_whatever_proposer_is_named(
     for more in ([], ["proposer=scripted"]):
         assert command([*given, *more]) == 2
         assert "'three times' says nothing that is understood of 'flex'" in capfd.readouterr().err
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["arm.xml"]
 
 
 def test_a_language_model_reads_the_unchanged_sentence(elsewhere: Path):
@@ -228,21 +226,11 @@ def test_a_language_model_reads_the_unchanged_sentence(elsewhere: Path):
         check_read(compose([*given, "llm=manual", "proposer=scripted"]), task)
 
 
-def test_method_human_is_refused():
-    with pytest.raises(UserError, match="method=human needs a hand-written reward"):
-        compose(["+task=stand", "instruction=wave", "method=human"])
-
-
 def test_words_that_name_nothing_to_measure_ask_for_a_judge_that_watches(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
-    settings = ["candidates=2", "generations=1", "films=false", "episode_s=0.1", "optimizer.mppi.samples=2"]
-    words = "instruction='raise the hand to the forehead in a salute'"
-    given = ["+task=bottle_pour", words, *settings, f"run_dir={tmp_path / 'run'}"]
-    assert search(given) == 2, "a sentence is read whole or refused"
-    assert "understood would be" in capfd.readouterr().err
-    assert not (tmp_path / "run").exists()
-    assert search([*given, "instruction.partial=true"]) == 0
+    given = ["model=tiny_muscle", "instruction='play the piano'", *LEG[1:], "candidates=2"]
+    assert search([*given, "instruction.partial=true", f"run_dir={tmp_path / 'run'}"]) == 0
     said = capfd.readouterr().err
     assert "the words of the instruction name little that can be measured" in said
     assert "let a judge watch the films: method=movlr with vlm=gemini" in said
@@ -256,6 +244,8 @@ QUICK = [
     "candidates=1",
     "generations=1",
     "films=false",
+    "trials=1",
+    "confirm=0",
     "optimizer.mppi.samples=2",
     "optimizer.horizon_s=0.064",
 ]
@@ -306,7 +296,7 @@ def test_a_search_without_a_task_is_recorded_resumed_replayed_and_evaluated(
         shown = dict(commands(read_run(archive)))
     command = shlex.split(shown["Simulate and film the best program again"])
     capfd.readouterr()
-    assert evaluate([*command[3:], "films=false", *QUICK[3:]]) == 0
+    assert evaluate([*command[3:], "films=false", *QUICK[3:4], *QUICK[5:]]) == 0
     assert '"task": "arm6"' in capfd.readouterr().out
     assert sorted(p.name for p in Path("runs/arm6/evaluate").iterdir())
     assert (
@@ -342,23 +332,21 @@ def test_a_run_goes_on_where_its_model_has_moved(folder: Path, capfd: pytest.Cap
 
 def test_a_sweep_over_models_and_instructions_needs_no_task(folder: Path, capfd: pytest.CaptureFixture[str]):
     Path("other.xml").write_text(Path("arm6.xml").read_text())
-    swept = [
-        "model=arm6.xml,other.xml",
-        "instruction='raise the forearm','bend the elbow, then straighten it'",
-        "episode_s=0.16",
+    words = "'bend the elbow, then straighten it'"
+    swept = ["model=arm6.xml,other.xml", f"instruction='raise the forearm',{words}"]
+    jobs = [compose(job) for job in expand(swept)]
+    assert [(Path(job.model).name, job.instruction) for job in jobs] == [
+        (model, said)
+        for model in ("arm6.xml", "other.xml")
+        for said in ("raise the forearm", "bend the elbow, then straighten it")
     ]
-    assert search(["-m", *swept, *QUICK, "run_dir=all"]) == 0
-    made = set()
-    for job in range(4):
+    swept = [swept[0], f"instruction={words}", "episode_s=0.16", *QUICK]
+    assert search(["-m", *swept, "run_dir=all"]) == 0
+    for job, task in enumerate(("arm6", "other")):
         with Archive.open(Path(f"all/{job}"), write=False) as archive:
             about = archive.get("run") or {}
-        made.add((about["task"], about["description"]))
-    assert made == {
-        (task, words)
-        for task in ("arm6", "other")
-        for words in ("raise the forearm", "bend the elbow, then straighten it")
-    }
-    assert search([*swept, *QUICK]) == 0, "without -m"
+        assert (about["task"], about["description"]) == (task, "bend the elbow, then straighten it")
+    assert search(swept) == 0, "without -m"
     assert {path.name for path in Path("runs").iterdir()} == {"arm6", "other"}
 
 
@@ -373,7 +361,7 @@ def test_studies_and_comparisons_have_folders_of_the_model(folder: Path):
 def test_python_needs_no_task_either(folder: Path, monkeypatch: pytest.MonkeyPatch):
     task = mj.load_task(model=Path("arm6.xml"), instruction=WORDS, episode_s=0.16)
     assert task.name == "arm6"
-    small = {"candidates": 1, "generations": 1, "films": False}
+    small = {"candidates": 1, "generations": 1, "films": False, "trials": 1, "confirm": 0}
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir(folder / "elsewhere")
     assert mj.run_search(task, *QUICK).root.parent == Path("runs/arm6")

@@ -12,30 +12,21 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
-from moving import PAGE, block
+from moving import PAGE, block, episode_of
+from vetting import refusals, with_every_term
 
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.evolution.scripted.terms import library
-from movlr_jax.physics.native import NativePhysics
-from movlr_jax.sandbox.genome import Genome
 from movlr_jax.sandbox.source import parse
-from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, simple_task
 from movlr_jax.tasks.readout import Readout
-from movlr_jax.types import Step, Trajectory
+from movlr_jax.types import Trajectory
 
-QUICK = [
-    "candidates=2",
-    "generations=1",
-    "episode_s=0.16",
-    "optimizer.mppi.samples=2",
-    "optimizer.horizon_s=0.064",
-]
+QUICK = ["candidates=2", "generations=1", "episode_s=0.16", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.064"]
 
 
 def example(language: str) -> str:
@@ -71,7 +62,7 @@ def test_the_example_runs_as_the_page_says(folder: Path):
     command = next(line for line in PAGE.splitlines() if "+task=touch_ball.py" in line).split()
     assert command[:3] == ["python", "-m", "movlr_jax.search"]
     done = subprocess.run(
-        [sys.executable, *command[1:], *QUICK, "films=false"], capture_output=True, text=True, check=False
+        [sys.executable, *command[1:], *QUICK, "trials=1", "films=false"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "searching a reward for touch_ball" in done.stderr
@@ -108,18 +99,7 @@ def test_the_example_measures_what_it_says(folder: Path):
 
 def still(task: Task, qpos: np.ndarray, seconds: float) -> Trajectory:
     """An episode in which the model stays where it is."""
-    model, steps = task.model, round(seconds / 0.01)
-    data = mujoco.MjData(model)
-    data.qpos[:] = qpos
-    mujoco.mj_forward(model, data)
-
-    def held(x: np.ndarray) -> np.ndarray:
-        return np.repeat(np.asarray(x, np.float32)[None], steps, axis=0)
-
-    time = 0.01 * np.arange(steps, dtype=np.float32)
-    actions = np.zeros((steps, model.nu), np.float32)
-    step = Step(time, held(data.qpos), held(data.qvel), held(data.act), held(data.sensordata), actions)
-    return Trajectory(step, actions, np.asarray(steps), None)  # pyright: ignore[reportArgumentType]
+    return episode_of(task, [qpos.copy()] * round(seconds / 0.01), 0.01)
 
 
 def test_success_is_being_there_and_still(folder: Path):
@@ -156,16 +136,9 @@ def test_the_planner_brings_the_tip_to_the_ball_and_stays(folder: Path, capfd: p
 
 def test_every_term_for_it_runs(folder: Path):
     task = own()
-    physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.016, threads=2)
-    probe = make_probe(task, physics, seed=0)
-    physics.close()
-    terms = library(task)
-    assert {term.kind for term in terms.values()} == {"place", "steady", "economy"}, "the arm can touch nothing"
-    every = Genome({t.name: (t.weight, t.expression) for t in terms.values()}).source()
-    sandbox = Sandbox(probe)
-    for reward in (task.initial_reward, task.human_reward, every):
-        assert sandbox.vet(reward).message is None
-    sandbox.close()
+    kinds = {term.kind for term in library(task).values()}
+    assert kinds == {"place", "steady", "economy"}, "the arm can touch nothing"
+    assert refusals(task, task.initial_reward, task.human_reward, *with_every_term(task)) == []
 
 
 def test_the_file_may_be_anywhere_and_a_run_remembers_it(folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -209,8 +182,6 @@ CHANGES = [
     ('"tip_pos": "ball"', '"tip_pos": (0.3, 0.6)', "goal 'tip_pos' is [0.3, 0.6], expected 3 finite numbers"),
     ('{"shoulder": 0.2, "elbow": -0.5}', "lambda rng, n: 2 * [np.zeros((n, 2))] + [None]",
      "start of the task touch_ball returns act () for n = 2, expected finite numbers qpos [n, 2], qvel [n, 2], act"),
-    ('{"shoulder": 0.2, "elbow": -0.5}', "lambda rng, n: 2 * [np.zeros((1, 2))] + [np.zeros((n, 0))]",
-     "start of the task touch_ball returns qpos (1, 2) for n = 2, expected finite"),
     ("episode_s=2.0", "episode_s=-1", "episode_s=-1: it must be a number of s, more than 0 and at most 3600"),
     ("episode_s=2.0", "episode_s=0.001", "episode_s=0.001 is shorter than one control step of 0.016 s"),
     ('"tip_pos": "ball"', '"tip_pos": "bal"', "goal 'tip_pos': there is no body or site 'bal'; did you mean 'ball'"),
@@ -277,7 +248,6 @@ def test_a_program_of_ones_own_may_read_any_position(folder: Path, reward: str |
 # Changes to functions of the example, and what is said of them before anything is planned.
 LATE = [
     ('episode.site("tip")', 'episode.site("tp")', "line 7: there is no site 'tp'; did you mean 'tip'?"),
-    ('episode.site("tip")', 'episode.q("elbo")', "line 7: there is no joint 'elbo'; did you mean 'elbow'?"),
     ('m["object_pos', 'm["objct_pos', "line 19: there is no measure 'objct_position_error_m'; did you mean"),
     ('    return {', '    return {"speed": velocity, ', "measure of the task touch_ball returns speed="),
     ("success=lambda", 'score=lambda m: m["effrt"],\n        success=lambda', "line 19: there is no measure 'effrt'"),
@@ -323,7 +293,7 @@ def test_a_measure_reads_joints_and_the_goal(folder: Path):
 
 
 def test_a_run_of_its_own_task_resumes_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    quick = [*QUICK, "candidates=1", "films=false", "run_dir=run"]
+    quick = [*QUICK, "candidates=1", "trials=1", "confirm=0", "films=false", "run_dir=run"]
     assert search(["+task=touch_ball.py", *quick]) == 0
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir(folder / "elsewhere")
@@ -336,10 +306,7 @@ def test_a_run_of_its_own_task_resumes_from_anywhere(folder: Path, monkeypatch: 
 
 def test_muscles_hold_the_start_posture(tmp_path: Path):
     task = simple_task(
-        name="bend",
-        model="tiny_muscle",
-        description="bend the knee",
-        goals={"foot_pos": (0.2, 0.0, 0.3)},
+        name="bend", model="tiny_muscle", description="bend the knee", goals={"foot_pos": (0.2, 0.0, 0.3)}
     )
     _, _, act = task.start(np.random.default_rng(0), 1)
     assert 0 < act.max() <= 1
@@ -348,12 +315,7 @@ def test_muscles_hold_the_start_posture(tmp_path: Path):
 
 def test_what_decides_success_is_what_is_announced():
     """The tolerance of a goal does only where nothing of the user does."""
-    common = {
-        "name": "kick",
-        "model": "tiny_muscle",
-        "description": "kick",
-        "goals": {"foot_pos": [0.1, 0, 0.2]},
-    }
+    common = {"name": "kick", "model": "tiny_muscle", "description": "kick", "goals": {"foot_pos": [0.1, 0, 0.2]}}
 
     def calm(metrics: Mapping[str, float]) -> bool:
         """The foot comes to rest there.

@@ -10,35 +10,23 @@ import mujoco
 import numpy as np
 import pytest
 from environment_episodes import random_episode
+from moving import episode_of
+from vetting import refusals, with_every_term
 
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.evaluation import make_probe
-from movlr_jax.evolution.scripted.terms import library
-from movlr_jax.physics.native import NativePhysics
-from movlr_jax.sandbox.genome import Genome
-from movlr_jax.sandbox.vet import Sandbox
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.playground import models as playground_models
-from movlr_jax.types import Step, Trajectory
 
 pytest.importorskip("mujoco_playground", reason="the package playground is not installed")
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
-SUITE = [
-    "CartpoleBalance",
-    "HopperHop",
-    "WalkerWalk",
-    "CheetahRun",
-    "HumanoidWalk",
-    "ReacherEasy",
-    "PendulumSwingup",
-]
+SUITE = ["CartpoleBalance", "HopperHop", "WalkerWalk", "CheetahRun", "HumanoidWalk", "ReacherEasy", "PendulumSwingup"]
 QUICK = ["candidates=2", "generations=1", "episode_s=0.16", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.064",
-         "films=false"]  # fmt: skip
+         "trials=1", "films=false"]  # fmt: skip
 
 
 def made(env: str, **settings: object) -> Task:
@@ -97,30 +85,10 @@ def test_a_target_stands_where_the_reset_puts_it(tasks: dict[str, Task]):
 @pytest.mark.parametrize("env", SUITE)
 def test_rewards_and_terms_run(tasks: dict[str, Task], env: str):
     task = tasks[env]
-    physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.016, threads=2)
-    probe = make_probe(task, physics, seed=0, rows=2, steps=4)
-    physics.close()
-    terms = Genome({t.name: (t.weight, t.expression) for t in library(task).values()}).source()
-    sandbox = Sandbox(probe)
-    for reward in (task.initial_reward, task.human_reward, terms):
-        assert sandbox.vet(reward).message is None
-    sandbox.close()
+    assert refusals(task, task.initial_reward, task.human_reward, *with_every_term(task)) == []
 
 
 # Measures.
-
-
-def episode(task: Task, qpos: np.ndarray) -> Trajectory:
-    """An episode through the postures [T, nq], 0.1 s apart, as MuJoCo measures them."""
-    model, data, sensors = task.model, mujoco.MjData(task.model), []
-    for row in qpos:
-        data.qpos[:] = row
-        mujoco.mj_forward(model, data)
-        sensors.append(data.sensordata.copy())
-    steps, none = len(qpos), np.zeros((len(qpos), 0), np.float32)
-    time, actions = 0.1 * np.arange(steps), np.zeros((steps, model.nu))
-    step = Step(time, np.asarray(qpos), np.zeros((steps, model.nv)), none, np.array(sensors), actions)
-    return Trajectory(step, actions, np.asarray(steps), None)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_walker_is_measured_until_it_falls(tasks: dict[str, Task]):
@@ -129,12 +97,12 @@ def test_a_walker_is_measured_until_it_falls(tasks: dict[str, Task]):
     qpos = np.zeros((21, task.model.nq))
     qpos[:, 1] = 0.1 * np.arange(21)  # 1 m/s
     task = made("WalkerWalk", measured_by="task")
-    metrics = task.measure(episode(task, qpos), task)
+    metrics = task.measure(episode_of(task, list(qpos)), task)
     assert metrics["distance_m"] == pytest.approx(2.0, abs=1e-5)
     assert metrics["mean_speed_m_s"] == pytest.approx(1.0, abs=1e-5)
     assert (metrics["fell"], metrics["success"]) == (0.0, 1.0)
     qpos[11:, 0] = -0.6
-    fallen = task.measure(episode(task, qpos), task)
+    fallen = task.measure(episode_of(task, list(qpos)), task)
     assert (fallen["fell"], fallen["success"]) == (1.0, 0.0)
     assert fallen["distance_m"] == pytest.approx(1.0, abs=1e-5)
     assert fallen["time_to_fall_s"] == pytest.approx(1.0, abs=1e-5)
@@ -194,11 +162,7 @@ def test_evaluate_and_search_run(capfd: pytest.CaptureFixture[str]):
     asked = ["+task=playground", "env=CartpoleBalance", "seed=0", "optimizer=mppi", *QUICK]
     assert evaluate([*asked, "reward=human"]) == 0
     result = json.loads(capfd.readouterr().out.strip().splitlines()[-1])
-    assert (result["task"], result["model"], result["reward"]) == (
-        "CartpoleBalance",
-        "CartpoleBalance",
-        "human",
-    )
+    assert (result["task"], result["model"], result["reward"]) == ("CartpoleBalance", "CartpoleBalance", "human")
     assert result["object_position_error_m"] < 0.3
     assert search([*asked, "run_dir=found"]) == 0
     assert Path("found/best.py").is_file()

@@ -19,7 +19,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.evolution.evaluation import make_probe
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.program import Scorer
-from movlr_jax.rewards.state import State, reference_name
+from movlr_jax.rewards.state import State
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.sandbox.vet import Sandbox
@@ -144,18 +144,6 @@ def test_signs_zeros_and_the_pelvis_are_those_of_the_model(tmp_path: Path):
     assert np.rad2deg(state.initial.reference("knee_angle_r")) == pytest.approx(0.0, abs=1e-5)
 
 
-def test_an_exported_episode_is_a_reference(tmp_path: Path):
-    """What is written as .mot is read as the positions that were written."""
-    task = leg()
-    time = np.arange(1, 30) * 0.016
-    qpos = np.stack([0 * time, np.sin(time), 1 - np.cos(3 * time)], axis=1).astype(np.float32)
-    empty = [np.zeros((29, n)) for n in (task.model.nv, task.model.na, task.model.nu, 0)]
-    mj.EpisodeRecord(time, qpos, *empty, (), task.model, task.adapter).export(tmp_path / "own.mot")
-    data = with_reference(task, tmp_path / "own.mot").data
-    for i, joint in enumerate(("height", "hip", "knee")):
-        np.testing.assert_allclose(data[reference_name(joint)], qpos[:, i], atol=1e-6)
-
-
 # Mistakes.
 
 
@@ -169,12 +157,7 @@ def test_an_exported_episode_is_a_reference(tmp_path: Path):
             "time",
             "knee is outside of its range .* -60 to -5 degrees, expected 0 to",
         ),
-        (
-            {"hip": [0.0, 1.0]},
-            True,
-            "phase",
-            "needs a task with the goal 'stride_frequency', which leg lacks",
-        ),
+        ({"hip": [0.0, 1.0]}, True, "phase", "needs a task with the goal 'stride_frequency', which leg lacks"),
         ({"hip": [0.0, 1.0]}, True, "fase", "there is no reference_by 'fase'; did you mean 'phase'"),
     ],
 )

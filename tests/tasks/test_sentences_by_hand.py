@@ -39,12 +39,7 @@ def facts(clause: Clause) -> dict[str, Any]:
     given, found = dict(clause.given), {"clause": clause.row.__name__}
     sign, amount = given.get("sign", 1), given.get("amount", given.get("distance"))
     found |= {"up": sign > 0, "m": signed(amount, sign), "to": given.get("to"), "times": given.get("times")}
-    found |= {
-        "way": given.get("way"),
-        "joint": given.get("name"),
-        "state": given.get("word"),
-        "s": given.get("s"),
-    }
+    found |= {"way": given.get("way"), "joint": given.get("name"), "state": given.get("word"), "s": given.get("s")}
     found["rad"] = signed(given.get("by", given.get("angle")), sign)
     found["part"] = given["part"].words if "part" in given else None
     if clause.row is c.travel:

@@ -65,11 +65,7 @@ def episode(task: Task, actions: np.ndarray) -> Trajectory:
         ("0 0 0", None, (0.0, 0.7, -1.0)),  # the knee's range ends at -1
         ("12.753 0.6 -0.9", None, (12.753, 0.6, -0.9)),
         ("12.753 0.6 -0.9", "home", (12.753, 0.6, -0.9)),
-        (
-            "12.753 0.6 -0.9",
-            {"hip": 0.2, "knee": 0.5},
-            (0.0, 0.2, 0.5),
-        ),  # the keyframe's hold another posture
+        ("12.753 0.6 -0.9", {"hip": 0.2, "knee": 0.5}, (0.0, 0.2, 0.5)),  # the keyframe's hold another posture
     ],
 )
 def test_a_plan_sets_out_from_the_controls_that_hold_the_start(ctrl: str, start, rest: tuple[float, ...]):

@@ -22,7 +22,6 @@ from movlr_jax.evolution.film import clip_of
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Style, film
 from movlr_jax.film.renderer import renderer
-from movlr_jax.models import MODELS
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
@@ -98,11 +97,7 @@ def test_native_physics_is_plain_mujoco_stepped_in_a_loop(as_set: Task):
     qpos, qvel, act = task.start(rng, 2)
     controls = rng.uniform(0, 1, (2, task.model.nu)).astype(np.float32)
     rollout = physics.rollout(
-        physics.start(qpos, qvel, act),
-        lambda params, view, key: params,
-        controls,
-        steps=3,
-        key=jax.random.key(0),
+        physics.start(qpos, qvel, act), lambda params, view, key: params, controls, steps=3, key=jax.random.key(0)
     )
     physics.close()
     for row in range(2):
@@ -120,11 +115,6 @@ def test_the_whole_body_model_means_the_one_with_fingers_to_a_task_of_the_hand(m
         entry = replace(TASKS[task], build=lambda adapter, *, episode_s: adapter.name)
         monkeypatch.setattr("movlr_jax.tasks.registry.TASKS", Registry("task", "nothing", {task: entry}))
         assert build_task(task, "ms_human_700", 1.0, {}) == model
-
-
-def test_kept_joints_and_planned_joints_are_apart():
-    for adapter in MODELS.values():
-        assert not set(adapter.kept_joints) & set(adapter.planned_joints), replace(adapter, load=None).name
 
 
 def test_a_fall_ends_an_episode_and_what_others_do_meanwhile_does_not_matter():

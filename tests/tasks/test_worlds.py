@@ -245,10 +245,7 @@ def test_a_camera_and_its_film_have_up_upwards():
 
 def test_programs_name_the_axis_that_is_up():
     """On a y-up model, `[2]` is no height."""
-    rewards = (
-        WORLDS["y up"].task("jump high").initial_reward,
-        WORLDS["y up"].task("spin").initial_reward,
-    )
+    rewards = (WORLDS["y up"].task("jump high").initial_reward, WORLDS["y up"].task("spin").initial_reward)
     assert 'state.initial.pos("torso"))[1]' in rewards[0]
     assert 'state.angvel("torso")[1]' in rewards[1]
     assert not any("[2]" in text for text in rewards)
