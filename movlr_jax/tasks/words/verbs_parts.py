@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import lark
 import numpy as np
 
+from movlr_jax._util.quantities import quantity
+from movlr_jax.models.names import side_of
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
-from movlr_jax.tasks.words.parts import Between, Part
+from movlr_jax.tasks.words.hands import Fingers, fingers_of
+from movlr_jax.tasks.words.parts import JOINTS, Between, Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import HINGES, floats
 
 UPRIGHT = ("upright", "vertical", "vertically", "balanced")
 _LEVEL = ("level", "horizontal", "horizontally")
 _HIGH, _LOWERED = ("up", "raised", "lifted", "overhead"), ("down", "lowered")
+_GROUND = {"on": "on the ground", "off": "raised", "from": "raised"}  # of a part that is kept on or off the ground
 _BENT, _STRAIGHT = ("bent", "flexed"), ("straight", "straightened", "stiff", "locked", "extended")
+_OPEN, _CLOSED = ("open", *_STRAIGHT), ("closed", *_BENT)  # of fingers
 _ASIDE = ("sideways", "to side", "aside")
+_BOWS = ("bow", "bend over")
+_MOST_LEAN = np.deg2rad(50.0)  # of a body that should not fall
 _WAVE = 0.25  # how far a part that waves swings to either side, as a share of its distance from the trunk
 _MOVES_JOINTS = ("move", "bring", "carry", "pull", "drag")
 _PUTS = ("put", "place", "set")
@@ -37,6 +46,9 @@ def posture(ctx: Context, tree: Tree) -> list[Clause]:
     word, before = ctx.span(state), ctx.last
     if tree.children[0] is state and ctx.verb is not None and ctx.verb.type in ("TOUCH", "PUSH", "KICK"):
         raise NotRead(word, f"says nothing that is understood of {ctx.verb!s}", span(state, ctx.text)[1])
+    phrase = Phrase(ctx.text, word, [lark.Tree("thing", [nouns]), state])
+    if (made := _fingers_in_state(ctx, phrase)) or state.data == "place":
+        return made or _at(ctx, phrase, ctx.things(phrase))
     parts = ctx.nouns(nouns, hinge=word in (*_BENT, *_STRAIGHT))
     ctx.last = before or parts
     return _in_state(ctx, parts, word, span(tree, ctx.text)[1])
@@ -48,6 +60,8 @@ def _in_state(ctx: Context, parts: Sequence[Part], word: str, at: int = 0) -> li
         return upright(ctx, parts)
     if word in (*_BENT, *_STRAIGHT):
         return _bent(ctx, parts, to=None if word in _BENT else 0.0)
+    if word == _GROUND["on"]:
+        return as_high(ctx, parts)
     free, scene = _free(ctx, parts), ctx.scene
     if word in _LEVEL:
         free = [part for part in free if part.offset is not None]
@@ -60,6 +74,20 @@ def _in_state(ctx: Context, parts: Sequence[Part], word: str, at: int = 0) -> li
     if word in _ASIDE:
         return [_pointed(ctx, part, scene.aside(part), "sideways") for part in free]
     return _points(ctx, parts, word, at)
+
+
+def _fingers_in_state(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return that hands or fingers are open or closed, if that is what is said of them; else none."""
+    states = [str(slot.children[0]) for slot in phrase.left if slot.data == "state"]
+    fingers = ctx.fingers(phrase) if len(states) == 1 and states[0] in (*_OPEN, *_CLOSED) else []
+    phrase.take(*(["state"] if fingers else []))
+    return [_closed(ctx, of, opens=states[0] in _OPEN) for of in fingers]
+
+
+def _closed(ctx: Context, of: Fingers, opens: bool = False) -> Clause:
+    """Return that fingers or jaws are open or closed; an open hand has its thumb out."""
+    digits = of.hand.digits if opens and of.digits == of.hand.fingers else of.digits
+    return ctx.clause(c.closed, words=of.words, joints=replace(of, digits=digits).joints, opens=opens)
 
 
 def _points(ctx: Context, parts: Sequence[Part], word: str, at: int = 0) -> list[Clause]:
@@ -134,14 +162,12 @@ def _joint(ctx: Context, phrase: Phrase, joints: Sequence[str], sign: int = 1) -
 
 
 def _check_range(ctx: Context, joint: str, value: float | None, change: bool) -> None:
-    """Check that a joint can be at, or change by, a value in rad or m. Raises NotRead."""
-    model = ctx.scene.model
-    number = model.joint(joint).id
-    if value is None or not model.jnt_limited[number]:
-        return
-    end = value + (float(ctx.scene.data.joint(joint).qpos[0]) if change else 0.0)
-    low, high = model.jnt_range[number]
-    if not low - 0.02 <= end <= high + 0.02:
+    """Check that a joint can be at, or change by, a value in rad or m, after the clauses before. Raises NotRead."""
+    model, before = ctx.scene.model, ctx.at.get(joint, float(ctx.scene.data.joint(joint).qpos[0]))
+    end = value if not change else None if value is None or before is None else value + before
+    ctx.at[joint] = end
+    low, high = model.joint(joint).range
+    if end is not None and model.joint(joint).limited and not low - 0.02 <= end <= high + 0.02:
         why = f"reaches {low:.3g} to {high:.3g} rad or m, so {end:.3g} is out of its range"
         raise NotRead(joint, why)
 
@@ -155,21 +181,21 @@ def turn_things(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     scene = ctx.scene
-    thing = phrase.has("thing")
     if joints := ctx.joints(phrase):  # knees and elbows by the angle between segments
         words = [[word for word in scene.joints[joint] if word != "joint"] for joint in joints]
         hinges = [scene.find(of) if of and of[-1] in HINGES.values() else [] for of in words]
-        if not all(hinges):
+        if not all(hinges) or phrase.negative("angle", "angle_to"):  # that is the joint's angle
             return _joint(ctx, phrase, joints, sign)
         ctx.last = [part for parts in hinges for part in parts]
         return _bends(ctx, ctx.last, phrase, sign)
-    if thing and (joints := scene.finger_joints(ctx.span(thing).split())):
-        phrase.take("thing")
-        by, made = phrase.number("angle"), list[Clause]()
-        for joint in joints:  # to the side of its larger limit, or back
-            low, high = scene.model.joint(joint).range
-            made.append(ctx.clause(c.joint, name=joint, sign=sign if abs(high) >= abs(low) else -sign, by=by))
-        return made
+    if fingers := ctx.fingers(phrase):
+        by = phrase.number("angle")
+        if sign < 0 and by is None:
+            return [_closed(ctx, of, opens=True) for of in fingers]
+        joints = [joint for of in fingers for joint in of.joints]
+        return [ctx.clause(c.joint, name=name, sign=sign if b > a else -sign, by=by) for name, a, b in joints]
+    if sign > 0 and phrase.has("direction"):
+        return lean(ctx, phrase)
     return _bends(ctx, ctx.things(phrase, "a joint, as in bend the knee", hinge=True), phrase, sign)
 
 
@@ -179,11 +205,45 @@ def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
 def _arranged(ctx: Context, phrase: Phrase, parts: Sequence[Part], but: str = "") -> list[Clause]:
     """Return that parts are at a place, or point in a direction other than `but`; none if nothing is said of them."""
     way, aside = phrase.way(), phrase.one("path")
-    if place := ctx.place(phrase, "TO", "ON"):
-        return [near(ctx, part, place[1]) for part in parts]
+    if at := _at(ctx, phrase, parts):
+        return at
     if aside:
         return _in_state(ctx, parts, "sideways")
     return _points(ctx, parts, way) if way and way != but else []
+
+
+def _at(ctx: Context, phrase: Phrase, parts: Sequence[Part]) -> list[Clause]:
+    """Return that parts are at the place that is said, above or below it; none if none is said."""
+    slot = phrase.has("place")
+    if not slot or not (places := ctx.places(phrase, "TO", "ON", "ABOVE", "BELOW")):
+        return []
+    prep, scene = slot.children[0], ctx.scene
+    pairs = _pairs(parts, [place for _, place in places])
+    if prep.type in ("TO", "ON"):
+        if len(slot.children) < 3:
+            return [near(ctx, part, place) for part, place in pairs]
+        return [ctx.clause(c.above, part=part, other=place, amount=0.0) for part, place in pairs]
+    sign, amount, up = 1 if prep.type == "ABOVE" else -1, phrase.number("distance"), np.asarray(scene.of.up)
+    if all(scene.own(place) for _, place in places):
+        half = {place: 0.0 if place.words.split()[-1] in JOINTS else scene.size(place, up) for _, place in places}
+        given = {"sign": sign, "amount": amount}
+        return [ctx.clause(c.above, part=part, other=at, least=round(half[at], 3), **given) for part, at in pairs]
+    if amount is None:
+        raise phrase.unread(slot, f"does not say how far, as in 10 cm {prep} the {places[0][1].words}")
+    word = f"{quantity(amount, 'm_m')} {prep}"
+    return [near(ctx, part, place).but(within=_ON, above=sign * amount, word=word) for part, place in pairs]
+
+
+def _pairs(parts: Sequence[Part], others: Sequence[Part]) -> list[tuple[Part, Part]]:
+    """Return each part with the other one of its side, or all with the only one. Raises NotRead."""
+    if len(others) == 1:
+        return [(part, others[0]) for part in parts]
+    sides = [side_of(other.words.split()) for other in others]
+    pairs = [(part, other) for other, side in zip(others, sides, strict=True) for part in parts
+             if side and side == side_of(part.words.split())]  # fmt: skip
+    if len(pairs) != len(others) or len(pairs) != len(parts):
+        raise NotRead(others[1].words, "is a second place; say which is first, with 'then'")
+    return pairs
 
 
 def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
@@ -206,9 +266,18 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
 
 
 def _point(ctx: Context, phrase: Phrase) -> list[Clause]:
+    if (phrase.verb == "swing" or phrase.has("angle", "angle_to")) and (joints := ctx.joints(phrase)):
+        return _joint(ctx, phrase, joints)
+    if not phrase.has("direction", "place", "path"):  # "point with the index finger", "extend the thumb"
+        fingers = ctx.fingers(phrase) or ctx.fingers(phrase, "tool")
+        others = [of.others for of in fingers if phrase.verb == "point"]
+        if fingers:
+            return [_closed(ctx, of, opens=True) for of in fingers] + [_closed(ctx, of) for of in others]
     things = ctx.things(phrase) or ctx.tools(phrase)
     if not things:
         raise phrase.no("needs the part that points")
+    if phrase.verb == "point" and (place := ctx.place(phrase, "TO", "ON")):
+        return [_pointed(ctx, part, np.zeros(3), f"points to {place[1].words}").but(at=place[1]) for part in things]
     if arranged := _arranged(ctx, phrase, things):
         return arranged
     raise phrase.no("needs one direction, as in point the arm forward")
@@ -234,21 +303,34 @@ def _wave(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return that parts or objects stay in a state, at a place, or in the hand."""
+    if made := _fingers_in_state(ctx, phrase):
+        return made
+    if not phrase.has("state", "place", "direction", "path", "extent") and ctx.it and (joints := ctx.joints(phrase)):
+        return [ctx.clause(c.never, what=ctx.clause(c.joint, name=joint)) for joint in joints] * ctx.begins
     before, states = list(ctx.last), [str(s.children[0]) for s in phrase.left if s.data == "state"]
     things = ctx.things(phrase, hinge=bool({*states} & {*_BENT, *_STRAIGHT}))
     if states and (place := phrase.has("place")):
         raise phrase.unread(place)
-    if place := ctx.place(phrase, "TO", "ON"):
-        return [near(ctx, part, place[1]) for part in things]
+    if at := _at(ctx, phrase, things):
+        return at
     phrase.take("state", "here")
     states += phrase.ways() + [ctx.span(slot) for slot in phrase.take("path")]
+    for slot in phrase.take("extent"):
+        if (word := ctx.span(slot).split()[0]) not in _GROUND:
+            raise phrase.unread(slot)
+        states.append(_GROUND[word])
     if not states and before == things:  # "... and hold it there"
-        return []
+        return as_high(ctx, things) * ctx.begins
     if states and states != ["still"]:
         return [clause for state in states for clause in _in_state(ctx, things, state)]
     if any(map(ctx.scene.own, things)):
         raise NotRead(things[0].words, "is held in no way that is understood; say up, level, bent, ...")
     return _approach(ctx, phrase, things, must=True)
+
+
+def as_high(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
+    """Return that parts stay as high as they are."""
+    return [ctx.clause(c.never, what=ctx.clause(c.raised, part=part)) for part in parts]
 
 
 # Objects.
@@ -263,11 +345,15 @@ def _approach(
     ctx: Context, phrase: Phrase, things: Sequence[Part], must: bool = False, grips: bool = True
 ) -> list[Clause]:
     """Return that what handles objects is at them and its fingers close; not `must`: only on the way."""
+    once = not must and not grips and bool(phrase.has("tool"))  # "push it with the left foot"
     hands = ctx.tools(phrase) or ctx.scene.hands[:1]
     ctx.last = [ctx.movable(thing) for thing in things]
     fingers = ctx.scene.fingers() if grips else ()
     hands = [ctx.scene.grip(hand) for hand in hands] if fingers else hands
-    at = [near(ctx, hand, thing, must) for thing in things for hand in hands if hand.place != thing.place]
+    at = [
+        near(ctx, hand, thing, must or once).but(once=once)
+        for thing in things for hand in hands if hand.place != thing.place
+    ]  # fmt: skip
     if not fingers:
         return at
     held = at[0] if len(at) == 1 else None
@@ -292,13 +378,10 @@ def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
     if not hands:
         raise phrase.no("needs the part that touches, as in touch the head with the right hand")
     if len(things) > 1:  # "touch your toes": each with the hand of its side
-        sides = [next((s for s in ("left", "right") if s in thing.words.split()), "-") for thing in things]
-        sided = [next((h for h in ctx.scene.hands if side in h.words.split()), None) for side in sides]
-        if tools or not all(sided):
-            raise NotRead(things[1].words, "cannot be touched at once; say first one, then the other")
-        return [near(ctx, hand, thing) for hand, thing in zip(sided, things, strict=True) if hand]
+        return [near(ctx, hand, thing) for hand, thing in _pairs(tools or ctx.scene.hands, things)]
     ctx.last = hands if all(map(ctx.scene.own, things)) else things
-    return [near(ctx, hand, thing) for hand in hands for thing in things]
+    objects = not tools and not any(map(ctx.scene.own, things))
+    return [near(ctx, hand, thing).but(any_part=objects) for hand in hands for thing in things]
 
 
 def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -309,11 +392,16 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     things = ctx.things(phrase, f"what to {verb}, as in {verb} the cube" + " on the plate" * (verb in _PUTS))
     if verb in _PUTS and not phrase.has("place", "direction"):
         raise phrase.no("needs where to put it, as in put the cube on the plate")
-    distance, objects = phrase.number("distance"), not any(map(ctx.scene.own, things))
-    if place := ctx.place(phrase, "TO", "ON"):
-        if phrase.has("direction") or distance:
-            raise phrase.no("names a place and a direction")
-        return _moved_to(ctx, phrase, things, *place)
+    objects = not any(map(ctx.scene.own, things))
+    if phrase.has("place"):
+        ways, data = phrase.ways(), ctx.scene.data
+        there = _moved_to(ctx, phrase, things) if objects else _at(ctx, phrase, _free(ctx, things, verb))
+        for clause in (clause for clause in there if dict(clause.given).get("other") and ways):
+            apart = clause["other"].now(data) - clause["part"].now(data)
+            if any(ctx.along(way) @ apart <= 0 for way in ways if way in WAYS):
+                raise phrase.no("names a place and another direction")
+        return there
+    distance = phrase.number("distance")
     word = phrase.way()
     if objects:
         made = _approach(ctx, phrase, things, grips=word in ("up", "down"))
@@ -334,18 +422,18 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     ]
 
 
-def _moved_to(ctx: Context, phrase: Phrase, things: Sequence[Part], prep: str, target: Part) -> list[Clause]:
-    """Return that parts or objects are at a target, or objects on it."""
-    if any(map(ctx.scene.own, things)):
-        return [near(ctx, part, target) for part in _free(ctx, things, phrase.verb)]
-    if target.place in {part.place for part in things}:
-        raise NotRead(target.words, "is the object itself")
+def _moved_to(ctx: Context, phrase: Phrase, things: Sequence[Part]) -> list[Clause]:
+    """Return that objects are at a place, on it, above or below it."""
     made = _approach(ctx, phrase, things, grips=phrase.verb not in ("push", "shove"))
-    there = [near(ctx, part, target) for part in things]
-    if prep.startswith(("on", "at")) and not ctx.scene.own(target):
-        up, scene = np.asarray(ctx.scene.of.up), ctx.scene
-        heights = [round(scene.size(part, up) + scene.size(target, up), 3) for part in things]
-        there = [cl.but(within=_ON, above=above) for cl, above in zip(there, heights, strict=True)]
+    on, scene, up = str(phrase.left[0].children[0]).startswith(("on", "at")), ctx.scene, np.asarray(ctx.scene.of.up)
+    there = _at(ctx, phrase, things)
+    for i, clause in enumerate(there):
+        thing, target = clause["part"], clause["other"]
+        if target.place == thing.place:
+            raise NotRead(target.words, "is the object itself")
+        if on and clause.row is c.near and not scene.own(target):
+            above = round(scene.size(thing, up) + scene.size(target, up), 3)
+            there[i] = clause.but(within=_ON, above=above)
     return [*made, *there]
 
 
@@ -367,16 +455,57 @@ def _release(ctx: Context, phrase: Phrase) -> list[Clause]:
     return made
 
 
+def _close(ctx: Context, phrase: Phrase, opens: bool = False) -> list[Clause]:
+    """Return that hands, grippers or fingers are open or closed; a hand makes a fist."""
+    fists = phrase.verb.endswith(("fist", "fists"))
+    fingers = ctx.fingers(phrase, "tool" if fists else "thing")
+    if fists and not fingers:
+        fingers = fingers_of(ctx.scene.fingered, ["both"] * phrase.verb.endswith("fists") + ["fist"])
+    if not fingers:
+        things = ctx.things(phrase)
+        why = "needs a hand with fingers" if fists else f"needs a hand or gripper, as in {phrase.verb} the hand"
+        raise NotRead(things[0].words, "does not open or close") if things else phrase.no(why)
+    return [_closed(ctx, of, opens) for of in fingers]
+
+
+def lean(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return that the trunk, or another body, is tilted."""
+    scene = ctx.scene
+    trunk = scene.roles.get("trunk", scene.root if scene.rises else "")
+    parts = ctx.things(phrase) or ([scene.parts.of(trunk)] if trunk else [])
+    way, made = phrase.way() or ("forward" if phrase.verb in _BOWS else ""), list[Clause]()
+    if not parts:
+        raise phrase.no("needs a part of the body that leans, as in lean the trunk forward")
+    if way not in ("forward", "back", "left", "right"):
+        raise phrase.no("needs a direction, as in lean forward") if way in ("", "up") else NotRead(way, "is no side")
+    angle, toward = phrase.number("angle"), ctx.along(way)
+    for part in parts:
+        body = part.place if part.offset is not None and scene.own(part) else ""
+        moves = body and (
+            scene.tilts(body, np.cross(scene.of.up, toward)) or (scene.rises and body in (trunk, scene.root))
+        )
+        if not moves:
+            raise NotRead(part.words, "cannot lean there: no joint lets it tilt")
+        if angle and body == scene.root and scene.stands and angle > _MOST_LEAN:
+            raise phrase.no(f"by {np.rad2deg(angle):.0f} degrees is a fall of this body")
+        axes = {"way": floats(toward @ scene.rot(body)), "upright": scene.vertical(part)}
+        made.append(ctx.clause(c.leaned, part=part, word=_FORMS.get(way, way), angle=angle, **axes))
+    ctx.leaned = made
+    return made
+
+
 def _kick(ctx: Context, phrase: Phrase) -> list[Clause]:
     things = ctx.objects(phrase, "an object to kick")
+    named = bool(phrase.has("tool"))
     feet = ctx.tools(phrase) or ctx.scene.known(["foot"], "right")
     if not feet:
         raise phrase.no("needs a foot, and no body of this model is named so")
     word, distance = phrase.way(), phrase.number("distance")
     way, made = floats(ctx.along(word)) if word else None, list[Clause]()
     for thing in things:
-        made += [near(ctx, foot, ctx.movable(thing), must=False) for foot in feet]
-        made.append(ctx.clause(c.shifted, part=thing, way=way, amount=distance, word="is kicked"))
+        made += [near(ctx, foot, ctx.movable(thing), must=named).but(once=named) for foot in feet]
+        kicked = f"is kicked {_FORMS.get(word, word)}".strip()
+        made.append(ctx.clause(c.shifted, part=thing, way=way, amount=distance, word=kicked))
     return made
 
 
@@ -394,4 +523,7 @@ PART_VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {
     "GRASP": _grasp,
     "RELEASE": _release,
     "KICK": _kick,
+    "CLOSE": _close,
+    "OPEN": lambda ctx, phrase: _close(ctx, phrase, opens=True),
+    "LEAN": lean,
 }
