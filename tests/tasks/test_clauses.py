@@ -110,6 +110,10 @@ QUARTER = np.pi / 2
         ("stand still for 3 s", {}, "lasted_s", 2.0, 0),
         ("walk slowly", {"x": 1.1 * RAMP}, "progress_m_s", 0.55, 1),  # usual are 1.1 m/s
         ("walk slowly", {"x": 2.2 * RAMP}, "progress_m_s", 1.1, 0),
+        ("walk forward slowly 1 m", {"x": 1.0 * RAMP}, "pace_m_s", 0.5, 1),
+        ("walk forward slowly 1 m", {"x": np.minimum(2.2 * RAMP, 1.0)}, "pace_m_s", 1.1, 0),
+        ("walk 1 m at 1 m/s", {"x": np.minimum(2.0 * RAMP, 1.0)}, "pace_m_s", 1.0, 1),
+        ("walk 1 m at 1 m/s", {"x": 1.0 * RAMP}, "pace_m_s", 0.5, 0),
         ("walk fast", {"x": 2.2 * RAMP}, "progress_m_s", 1.1, 0),
         ("walk fast", {"x": 3.3 * RAMP}, "progress_m_s", 1.65, 1),
         ("turn left in place", {"yaw": 1.5 * RAMP}, "drift_error_m", 0.0, 1),

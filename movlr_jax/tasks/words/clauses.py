@@ -49,6 +49,7 @@ CYCLE_S = 2.0  # in which a body goes down and comes up
 WAVES_HZ, STEPS_HZ = 1.0, 2.0
 JUMPED = 0.05  # m, height of a jump that counts
 FAR = Goal(0.1, best=0.5)  # m, of a motion without an amount
+PACE = 0.25  # tolerance of a speed over a distance, in which it starts
 LEANS = np.deg2rad(10.0)  # of a body that leans without an amount
 LEAN = "lean"  # what a body changes that tilts as a whole
 CLOSED, OPEN = 0.7, 0.2  # shares of their way at which fingers or jaws count as closed, and as open or straight
@@ -157,6 +158,17 @@ def travel(
         changes="place", state_tells=distance is not None and not turns,
         seconds=1.5 if distance is None else 1.5 * distance / speed + 0.5,  # it has to start and stop
         limit=0.1 if distance is None else 0.3,
+    )  # fmt: skip
+
+
+def pace(of: Subject, way: Vector, speed: float, tempo: float = 1.0) -> Measure:
+    """Greatest mean speed in m/s since the beginning of a travel over a distance, which `travel` rewards."""
+    asked = Goal((1.0 - PACE) * speed, (1.0 + PACE) * speed, scale=speed)
+    slow = Goal(high=_of_tempo(speed, tempo).high, scale=speed)
+    return Measure(
+        f"mean speed about {speed:.2g} m/s", "pace_m_s", along(of.moved, way),
+        asked if tempo == 1.0 else slow if tempo < 1.0 else _of_tempo(speed, tempo),
+        kind="forward", curve=per_second(as_it_is), counts="largest",
     )  # fmt: skip
 
 
@@ -616,6 +628,7 @@ def never(of: Subject, what: Clause) -> Measure:
 # name of the measure of each row, where part, other and joint stand for names of the model
 TABLE: dict[str, Callable[..., Measure]] = {
     "progress_m_s or distance_m": travel,
+    "pace_m_s": pace,
     "turned_rad": turn,
     "heading_error_rad": face,
     "drift_error_m": stay,

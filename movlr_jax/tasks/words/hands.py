@@ -103,12 +103,13 @@ def fingers_of(hands: Sequence[Hand], words: Sequence[str]) -> list[Fingers]:
     for hand in hands if every or sides else hands[:1]:
         digits = hand.named(words)
         if digits and (not sides or hand.side in sides):
-            only = hand.words if digits == hand.fingers else _names_of(digits, hand.side)
+            only = hand.words if digits == hand.fingers else names_of(digits, hand.side)
             found.append(Fingers(only, hand, digits))
     return found
 
 
-def _names_of(digits: Sequence[Digit], side: str) -> str:
+def names_of(digits: Sequence[Digit], side: str) -> str:
+    """Return the words for digits of the hand of a side."""
     names = " and ".join(digit.name for digit in digits)
     return f"{side} {names}{' finger' * (names != 'thumb')}".strip()
 

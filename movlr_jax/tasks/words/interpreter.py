@@ -48,6 +48,7 @@ def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
                 phases.append(found)
     if len(phases) > 1:
         phases = [_with_amounts(phase) for phase in phases]
+    phases = [[*phase, *_paces(ctx, phase)] for phase in phases]
     balance = scene.stands if ctx.balance is None else ctx.balance and scene.rises
     every = [clause for phase in phases for clause in phase]
     keeps_place = balance and scene.stands and c.never not in _rows(every)
@@ -83,6 +84,16 @@ def _with_amounts(phase: list[Clause]) -> list[Clause]:
         else clause
         for clause in phase
     ]
+
+
+def _paces(ctx: Context, phase: list[Clause]) -> list[Clause]:
+    """Return the speeds that the sentence gives to travels of which the distance is the measure."""
+    told = [
+        cl
+        for cl in phase
+        if cl.row is c.travel and cl["distance"] and (cl["exact"] or cl["tempo"] != 1.0) and not cl["turns"]
+    ]
+    return [ctx.clause(c.pace, way=cl["way"], speed=cl["speed"], tempo=cl["tempo"]) for cl in told]
 
 
 def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
@@ -129,11 +140,10 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
             word = c.side(found[1]["sign"]) if found[1].row is c.turn else found[1]["word"]
             why = f"contradicts {found[0].measure.text!r} at the same time; say which is first, with 'then'"
             raise NotRead(word, why)
-    asked = {clause.measure.metric: clause for clause in phase if clause.measure.goal != Goal()}
-    for clause in phase:
-        other = asked.get(clause.measure.metric, clause)
-        if other.measure.goal not in (clause.measure.goal, Goal()) and clause.measure.goal != Goal():
-            both = f"{other.measure.text!r} and {clause.measure.text!r}"
+    asked = dict[str, Clause]()
+    for clause in (clause for clause in phase if clause.measure.goal != Goal() and clause.row is not c.gripped):
+        if asked.setdefault(clause.measure.metric, clause) != clause:
+            both = f"{asked[clause.measure.metric].measure.text!r} and {clause.measure.text!r}"
             why = f"asks for {both} at the same time; say which is first, with 'then'"
             raise NotRead(str(ctx.verb), why, len(ctx.text))
     kept = {clause["thing"] for clause in phase if clause.row is c.untouched}
@@ -235,7 +245,7 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
 def _is_posture(said: Sequence[Tree]) -> bool:
     """Return whether what is said of a thing without a verb is a posture: "hands above the head", not "face left"."""
     sideways = len(said) == 1 and said[0].data == "direction" and str(said[0].children[-1]) in ("left", "right")
-    return len(said) == 1 and said[0].data in ("state", "direction", "path", "place") and not sideways
+    return len(said) == 1 and said[0].data in ("state", "direction", "path", "place", "extent") and not sideways
 
 
 def _as_it_is(slot: Tree, verb: lark.Token) -> bool:

@@ -210,11 +210,14 @@ class Context:
                 parts, why = [], f"is not a part of this model ({error})"
             if not parts:
                 raise NotRead(" ".join(words), why, at)
+            if "both" in words and len(parts) != 2:
+                raise NotRead("both", f"means two, and this model has {len(parts)} of the name {words[-1]!r}", at)
             if len(parts) == 1 and (others := self.scene.others(words, parts[0], side)):
                 names = " or ".join(part.words for part in others)
                 raise NotRead(" ".join(words), f"can mean {names}; say which one, or both or all", at)
             found += parts
-        self.last, self.it = found, self.it if said == self.it else []
+        named = said == self.it or all(fingers_of(self.scene.fingered, words) for words in said)
+        self.last, self.it = found, said if named else []
         return found
 
     def things(self, phrase: Phrase, needs: str = "", hinge: bool = False) -> list[Part]:

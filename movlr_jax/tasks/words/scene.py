@@ -15,7 +15,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.models.derived import travels
 from movlr_jax.models.from_path import above
 from movlr_jax.models.names import PLACES, SIDES, part_of, words_of
-from movlr_jax.tasks.words.hands import DIGITS, HANDS, Digit, Hand, fingers_of, hands_of
+from movlr_jax.tasks.words.hands import DIGITS, HANDS, Digit, Hand, fingers_of, hands_of, names_of
 from movlr_jax.tasks.words.measure import Subject, Vector
 from movlr_jax.tasks.words.parts import NAMED, Between, Part, Parts
 
@@ -33,6 +33,11 @@ HINGE = mujoco.mjtJoint.mjJNT_HINGE
 _ABOUT = 0.7  # cosine of the angle between the axis of a joint and that of a turn
 _JAWS = 3  # most of a gripper; a hand has more
 HINGES = {"arm": "elbow", "arms": "elbows", "leg": "knee", "legs": "knees"}  # of limbs that bend
+
+
+def _kind(part: Part) -> list[str]:
+    """Return the words of a part without side, place and number."""
+    return part_of(re.sub(r"\d", "", part.words).split())
 
 
 def _plural(word: str) -> str:
@@ -111,7 +116,9 @@ class Scene:
     def find(self, words: Sequence[str], side: str = "") -> list[Part]:
         """Return the parts or objects that all the words name, on this side if they name none; or none."""
         fingers = fingers_of(self.fingered, [word for word in words if word not in ("tip", "tips")])
-        if found := [self._tip(of.words, of.digits[0]) for of in fingers if len(of.digits) == 1]:
+        if len(words) > 1 and words[-1] in ("fingers", "jaws"):
+            return [self._tip(of.hand, digit) for of in fingers for digit in of.digits]
+        if found := [self._tip(of.hand, of.digits[0]) for of in fingers if len(of.digits) == 1]:
             return found
         if found := self.parts.find(words, side):
             return found
@@ -126,7 +133,7 @@ class Scene:
         if not one and self.other_hands(words):
             return [replace(part, words=other) for other in self.other_hands(words)]
         alike = [] if one else self.known(["both", *words])
-        found = [other for other in alike if part_of(other.words.split()) == part_of(part.words.split())]
+        found = [other for other in alike if _kind(other) == _kind(part)]
         return found if len(found) > 1 and all(map(self.own, found)) else []
 
     def other_hands(self, words: Sequence[str]) -> list[str]:
@@ -140,11 +147,12 @@ class Scene:
         """Its hands and grippers with their fingers or jaws, the right one first."""
         return hands_of(self.model, self.data)
 
-    def _tip(self, words: str, digit: Digit) -> Part:
+    def _tip(self, hand: Hand, digit: Digit) -> Part:
         """Return the end of a finger: a site that is its tip, or its last body."""
         at = [s for s in self.sites if self.model.site(s).bodyid[0] == digit.tip]
         tip = next((s for s in at if s == self.roles.get(f"{digit.name}_site") or "tip" in s.lower()), "")
-        return replace(self.parts.of(tip or self.model.body(digit.tip).name), words=words)
+        part = self.parts.of(tip or self.model.body(digit.tip).name)
+        return replace(part, words=names_of([digit], hand.side)) if digit.name else part
 
     def joint(self, words: Sequence[str]) -> list[str]:
         """Return the hinges and slides that the words name; "knees" names those that differ in side or number."""

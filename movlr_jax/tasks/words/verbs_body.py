@@ -41,7 +41,7 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         if phrase.verb in _IN_PLACE:
             return _step(ctx, phrase)
         raise phrase.unread(here)
-    if phrase.take("start_place") or phrase.verb == "return":
+    if phrase.take("start_place") or phrase.verb == "return" or (phrase.verb == "come" and phrase.has("direction")):
         return _return(ctx, phrase)
     ways, path = phrase.ways(), phrase.one("path")
     kind = path.children[0].type if path else ""

@@ -44,6 +44,7 @@ def posture(ctx: Context, tree: Tree) -> list[Clause]:
     """Return the clauses of "with straight knees"."""
     nouns, state = sorted(tree.children, key=lambda child: child.data != "nouns")
     word, before = ctx.span(state), ctx.last
+    word = _GROUND.get(word.split()[0], word) if state.data == "extent" else word
     if tree.children[0] is state and ctx.verb is not None and ctx.verb.type in ("TOUCH", "PUSH", "KICK"):
         raise NotRead(word, f"says nothing that is understood of {ctx.verb!s}", span(state, ctx.text)[1])
     phrase = Phrase(ctx.text, word, [lark.Tree("thing", [nouns]), state])
@@ -215,12 +216,12 @@ def _arranged(ctx: Context, phrase: Phrase, parts: Sequence[Part], but: str = ""
 def _at(ctx: Context, phrase: Phrase, parts: Sequence[Part]) -> list[Clause]:
     """Return that parts are at the place that is said, above or below it; none if none is said."""
     slot = phrase.has("place")
-    if not slot or not (places := ctx.places(phrase, "TO", "ON", "ABOVE", "BELOW")):
+    if not slot or not (places := ctx.places(phrase, "TO", "ON", "ABOVE", "BELOW", "LEVEL")):
         return []
     prep, scene = slot.children[0], ctx.scene
     pairs = _pairs(parts, [place for _, place in places])
-    if prep.type in ("TO", "ON"):
-        if len(slot.children) < 3:
+    if prep.type in ("TO", "ON", "LEVEL"):
+        if prep.type != "LEVEL" and len(slot.children) < 3:
             return [near(ctx, part, place) for part, place in pairs]
         return [ctx.clause(c.above, part=part, other=place, amount=0.0) for part, place in pairs]
     sign, amount, up = 1 if prep.type == "ABOVE" else -1, phrase.number("distance"), np.asarray(scene.of.up)
@@ -277,6 +278,8 @@ def _point(ctx: Context, phrase: Phrase) -> list[Clause]:
     if not things:
         raise phrase.no("needs the part that points")
     if phrase.verb == "point" and (place := ctx.place(phrase, "TO", "ON")):
+        if blunt := [part for part in things if part.place == part.base and not any(part.offset or (1,))]:
+            raise NotRead(blunt[0].words, "has no direction in which it points")
         return [_pointed(ctx, part, np.zeros(3), f"points to {place[1].words}").but(at=place[1]) for part in things]
     if arranged := _arranged(ctx, phrase, things):
         return arranged
