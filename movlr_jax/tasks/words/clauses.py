@@ -479,7 +479,7 @@ def untouched(
     """Least distance in m at any time between the surface of a body and that of a thing.
 
     surface: bodies with the balls (x, y, z, radius) that fill their shapes; half: [3] m, half the size of a box, 0 of
-    a ball, which has a radius in m.
+    a ball, which has a radius in m. The term knows only the frames of the bodies, for a program that can be read.
     """
     gaps, turned = list[str](), f" @ state.rot({quoted(thing.place)})"
     for body, balls in surface:
@@ -489,9 +489,11 @@ def untouched(
             at = f"jnp.maximum(jnp.abs({at}{turned}) - {array_of(half)}, 0.0)"
         gaps.append(f"jnp.min(jnp.linalg.norm({at}, axis=-1) - {array_of([ball[3] for ball in balls])})")
     gap = f"(jnp.min(jnp.array([{', '.join(gaps)}])) - {radius:.4g})"
+    apart, wide = f"jnp.linalg.norm(state.pos(body) - {thing.text()})", radius + max(half) + 0.1
+    near_it = f"-sum(shaping.gaussian({apart}, {wide:.3g}) for body in {tuple_of([body for body, _ in surface])})"
     return Measure(
         f"never touch {thing.words}", f"{thing.name}_gap_m", gap,
-        Goal(0.0, scale=0.1), (Term(f"{thing.name}_gap", "place", 20.0, f"jnp.minimum({gap}, 0.1)"),),
+        Goal(0.0, scale=0.1), (Term(f"{thing.name}_gap", "place", 10.0, near_it),),
         kind="place", counts="worst", parts=(thing,),
     )  # fmt: skip
 
