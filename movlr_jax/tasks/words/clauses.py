@@ -535,7 +535,7 @@ def leaned(
         f"{part.words} upright again" if angle == 0.0 else f"{part.words} leans {word}{_degrees(angle)}",
         f"{part.name}_lean_{word}_rad", tilt,
         about(angle, ANGLE, Goal(LEANS, best=0.6, scale=0.5)),
-        (_grow(f"{part.name}_lean", "part", angle, tilt, (10.0, 10.0)),),
+        (_grow(f"{part.name}_lean", "part", angle, tilt, (40.0, 20.0)),),
         changes=LEAN if part.place == of.name else f"{part.name}_lean", parts=(part,),
     )  # fmt: skip
 
@@ -551,7 +551,7 @@ def closed(of: Subject, words: str, joints: tuple[tuple[str, float, float], ...]
     return Measure(
         f"{words} {end}", f"{name}_closed_fraction", f"{'jnp.max' if opens else 'jnp.min'}({every})",
         Goal(high=OPEN, scale=1.0) if opens else Goal(CLOSED, best=1.0, scale=1.0),
-        (Term(f"{name}_closed", "joint", 10.0, f"-jnp.mean(jnp.abs({every} - {float(not opens)}))"),),
+        (Term(f"{name}_closed", "joint", 20.0, f"-jnp.mean(jnp.abs({every} - {float(not opens)}))"),),
         kind="joint", changes=name,
     )  # fmt: skip
 

@@ -13,10 +13,12 @@ from movlr_jax.tasks.words.measure import Goal
 from movlr_jax.tasks.words.phrase import Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import Scene, floats
 from movlr_jax.tasks.words.sentence import Sentence
+from movlr_jax.tasks.words.states import posture
 from movlr_jax.tasks.words.verbs_body import BODY_VERBS
-from movlr_jax.tasks.words.verbs_parts import PART_VERBS, posture
+from movlr_jax.tasks.words.verbs_objects import OBJECT_VERBS
+from movlr_jax.tasks.words.verbs_parts import PART_VERBS
 
-_VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {**BODY_VERBS, **PART_VERBS}
+_VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {**BODY_VERBS, **PART_VERBS, **OBJECT_VERBS}
 # verbs that may be left out the next time: "raise the left arm and the right foot"
 _GOES_ON = ("TRAVEL", "TURN", "STEP", "RAISE", "LOWER", "BEND", "STRAIGHTEN", "WAVE", "TOUCH", "POINT", "KEEP",
             "JUMP", "CLOSE", "OPEN", "LEAN", "PUT")  # fmt: skip

@@ -12,7 +12,9 @@ from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, Tree
 from movlr_jax.tasks.words.scene import floats
-from movlr_jax.tasks.words.verbs_parts import UPRIGHT, as_high, keep_things, move_things, turn_things, upright
+from movlr_jax.tasks.words.states import UPRIGHT, as_high, upright
+from movlr_jax.tasks.words.verbs_objects import move_things
+from movlr_jax.tasks.words.verbs_parts import keep_things, turn_things
 
 _CROUCHED = 0.3  # as FALLEN, for motions close to the ground
 _DEPTH = 0.3  # share of its height by which a body goes down that squats
