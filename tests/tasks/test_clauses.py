@@ -205,6 +205,8 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
             0.8,
             1,
         ),
+        ("person", "straighten the left knee", {"left_knee": 1.0}, "left_knee_angle_rad", 1.0, 0),
+        ("person", "straighten the left knee", {"left_knee": 0.1}, "left_knee_angle_rad", 0.1, 1),
         (
             "person",
             "raise the left arm sideways",

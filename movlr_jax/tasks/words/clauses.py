@@ -162,7 +162,7 @@ def travel(
 
 
 def pace(of: Subject, way: Vector, speed: float, tempo: float = 1.0) -> Measure:
-    """Greatest mean speed in m/s since the beginning of a travel over a distance, which `travel` rewards."""
+    """Greatest mean speed in m/s since the beginning of a travel over a distance."""
     asked = Goal((1.0 - PACE) * speed, (1.0 + PACE) * speed, scale=speed)
     slow = Goal(high=_of_tempo(speed, tempo).high, scale=speed)
     return Measure(
@@ -363,7 +363,10 @@ def bent(
     to: float | None = None,  # rad
     still: bool = False,  # whether the segment above should not turn
 ) -> Measure:
-    """Angle in rad by which a knee or elbow is bent, or straightened, or its angle, 0 if it is straight."""
+    """Angle in rad by which a knee or elbow is bent, or straightened, or its angle, 0 if it is straight.
+
+    It is straight, sign -1 and to 0, where it is bent by less than what counts as bent.
+    """
 
     def angle(state: str) -> str:
         up = f"({state}.pos({quoted(above)}) - {state}.pos({quoted(part.place)}))"
@@ -371,6 +374,7 @@ def bent(
         return f"jnp.arctan2(jnp.linalg.norm(jnp.cross({up}, {down})), -jnp.dot({up}, {down}))"
 
     way, done = ("bent", "bent") if sign > 0 else ("straight", "straightened")
+    straight = sign < 0 and to == 0.0
     asked = by if to is None else to
     now = angle("state") if to is not None else _signed(sign, f"({angle('state')} - {angle('state.initial')})")
     term = _grow(f"{part.name}_{way}", "part", asked, now, (10.0, 10.0))
@@ -379,9 +383,9 @@ def bent(
         kept = f"{term.expression} - 0.5 * shaping.smooth_abs({turned})"
         term = Term(term.name, term.kind, term.weight, kept)
     return Measure(
-        f"{part.words} {way}{_degrees(by) or _degrees(to, 'to')}",
+        f"{part.words} {way}{_degrees(by) or ('' if straight else _degrees(to, 'to'))}",
         f"{part.name}_{done if to is None else 'angle'}_rad", now,
-        about(asked, ANGLE, BENT), (term,),
+        Goal(high=BENT.low, scale=0.5) if straight else about(asked, ANGLE, BENT), (term,),
         changes=part.name, parts=(part,),
     )  # fmt: skip
 

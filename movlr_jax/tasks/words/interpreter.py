@@ -24,6 +24,7 @@ _GOES_ON = ("TRAVEL", "TURN", "STEP", "RAISE", "LOWER", "BEND", "STRAIGHTEN", "W
             "JUMP", "CLOSE", "OPEN", "LEAN", "PUT")  # fmt: skip
 _MAY_SAY_NOTHING = ("STAY", "KEEP", "STAND")
 _NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.joint, c.squat, c.leaned)
+_AMOUNTS = ("by", "to", "amount", "angle", "times")
 # verbs that go as high, as far or as fast as they can if no amount is said
 _EXTENTS = {
     **dict.fromkeys(("high", "as high as possible"), ("RAISE", "JUMP", "WAVE")),
@@ -265,6 +266,11 @@ def _never(ctx: Context, clause: Clause, verb: lark.Token) -> Clause:
         half, radius = ctx.scene.extent(clause["other"])
         shape = {"surface": ctx.scene.surface, "half": half, "radius": radius}
         return ctx.clause(c.untouched, thing=clause["other"], **shape)
+    said = dict(clause.given)
+    if clause.row is c.bent and clause["sign"] < 0 and not clause["to"]:  # "without straightening the knee"
+        return ctx.clause(c.never, what=clause.but(to=None))
+    if any(said.get(name) is not None for name in _AMOUNTS) or said.get("exact"):
+        raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     if clause.row not in _NEVER:
         raise NotRead(str(verb), "cannot be excluded", verb.start_pos or 0)
     return ctx.clause(c.never, what=clause)

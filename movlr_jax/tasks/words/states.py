@@ -49,7 +49,7 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str, at: int = 0) -> lis
     if word in UPRIGHT:
         return upright(ctx, parts)
     if word in (*BENT, *STRAIGHT):
-        return bent(ctx, parts, to=None if word in BENT else 0.0)
+        return bent(ctx, parts) if word in BENT else bent(ctx, parts, -1, to=0.0)
     if word == GROUND["on"]:
         return as_high(ctx, parts)
     free, scene = free_of(ctx, parts), ctx.scene
@@ -125,7 +125,7 @@ def bent(
     made = list[Clause]()
     for part in parts:
         if not (bends := ctx.scene.bends(part)):
-            raise NotRead(part.words, "does not bend: it is no knee or elbow of this model")
+            raise NotRead(part.words, "does not bend or turn: it is no joint, knee or elbow of this model")
         still = part.words.endswith("elbow")
         made.append(
             ctx.clause(c.bent, part=part, above=bends[0], below=bends[1], sign=sign, by=by, to=to, still=still)
@@ -134,7 +134,8 @@ def bent(
 
 
 def bends(ctx: Context, parts: Sequence[Part], phrase: Phrase, sign: int) -> list[Clause]:
-    return bent(ctx, parts, sign, phrase.number("angle"), phrase.number("angle_to"))
+    by, to = phrase.number("angle"), phrase.number("angle_to")
+    return bent(ctx, parts, sign, by, 0.0 if sign < 0 and by is to else to)
 
 
 def joint(ctx: Context, phrase: Phrase, joints: Sequence[str], sign: int = 1) -> list[Clause]:
