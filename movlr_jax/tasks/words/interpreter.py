@@ -236,7 +236,7 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     made = _VERBS[verb.type](ctx, phrase)
     phrase.done()
     if negated:
-        ctx.balance, ctx.lowest = (True if verb.type == "FALL" else balance), lowest
+        ctx.balance, ctx.lowest, ctx.leaned = (True if verb.type == "FALL" else balance), lowest, []
         return [] if verb.type == "FALL" else [_never(ctx, clause, verb) for clause in made]
     if seconds:
         made = [*made, ctx.clause(c.lasts, s=seconds)]

@@ -232,7 +232,7 @@ def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
     if phrase.verb == "balance" and (things := ctx.things(phrase)):
         return upright(ctx, things)
     phrase.take("here")
-    leaned, ctx.leaned = ctx.leaned, []
+    leaned, ctx.leaned = (ctx.leaned, []) if ctx.begins else ([], ctx.leaned)
     for slot in phrase.take("state", "times"):  # "stand up again"
         if str(slot.children[-1]) == "still":
             ctx.stops = phrase.verb

@@ -163,7 +163,8 @@ def lean(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return that the trunk, or another body, is tilted."""
     scene = ctx.scene
     trunk = scene.roles.get("trunk", scene.root if scene.rises else "")
-    parts = ctx.things(phrase) or ([scene.parts.of(trunk)] if trunk else [])
+    named = ctx.things(phrase)
+    parts = named or ([scene.parts.of(trunk)] if trunk else [])
     way, made = phrase.way() or ("forward" if phrase.verb in _BOWS else ""), list[Clause]()
     if not parts:
         raise phrase.no("needs a part of the body that leans, as in lean the trunk forward")
@@ -172,11 +173,10 @@ def lean(ctx: Context, phrase: Phrase) -> list[Clause]:
     angle, toward = phrase.number("angle"), ctx.along(way)
     for part in parts:
         body = part.place if part.offset is not None and scene.own(part) else ""
-        moves = body and (
-            scene.tilts(body, np.cross(scene.of.up, toward)) or (scene.rises and body in (trunk, scene.root))
-        )
-        if not moves:
-            raise NotRead(part.words, "cannot lean there: no joint lets it tilt")
+        axis = np.cross(scene.of.up, toward)
+        if not body or not (scene.tilts(body, axis) or (body == scene.root and scene.goes(axis, turning=True))):
+            why = f"is not possible: no joint lets {part.words!r} tilt {FORMS.get(way, way)}"
+            raise NotRead(part.words if named else phrase.verb, why)
         if angle and body == scene.root and scene.stands and angle > _MOST_LEAN:
             raise phrase.no(f"by {np.rad2deg(angle):.0f} degrees is a fall of this body")
         axes = {"way": floats(toward @ scene.rot(body)), "upright": scene.vertical(part)}
