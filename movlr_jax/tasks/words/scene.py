@@ -116,7 +116,7 @@ class Scene:
     def find(self, words: Sequence[str], side: str = "") -> list[Part]:
         """Return the parts or objects that all the words name, on this side if they name none; or none."""
         fingers = fingers_of(self.fingered, [word for word in words if word not in ("tip", "tips")])
-        if len(words) > 1 and words[-1] in ("fingers", "jaws"):
+        if words[-1] in ("fingers", "jaws"):
             return [self._tip(of.hand, digit) for of in fingers for digit in of.digits]
         if found := [self._tip(of.hand, of.digits[0]) for of in fingers if len(of.digits) == 1]:
             return found
