@@ -7,7 +7,7 @@ the words, the name of the measure and the quantity; the goal and the terms; how
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
 from typing import Any, Concatenate, ParamSpec
@@ -50,6 +50,10 @@ CYCLE_S = 2.0  # in which a body goes down and comes up
 WAVES_HZ, STEPS_HZ = 1.0, 2.0
 JUMPED = 0.05  # m, height of a jump that counts
 FAR = Goal(0.1, best=0.5)  # m, of a motion without an amount
+PACE = 0.25  # tolerance of a speed over a distance, in which it starts
+LEANS = np.deg2rad(10.0)  # of a body that leans without an amount
+LEAN = "lean"  # what a body changes that tilts as a whole
+CLOSED, OPEN = 0.7, 0.2  # shares of their way at which fingers or jaws count as closed, and as open or straight
 BENT = Goal(0.35, best=1.5, scale=0.5)  # rad, of a joint without an amount
 
 
@@ -121,11 +125,12 @@ def travel(
     turns: bool = False,  # whether `way` turns with the body
     begun: Vector = (0.0, 0.0, 0.0),  # [3] m, where it should be when this phase begins, for its terms
     leads: bool = False,  # whether its velocity is the goal of the task
+    tempo: float = 1.0,  # of the usual speed; a success is nearer to it than to the usual one
 ) -> Measure:
     """Mean speed along a direction, or the distance covered, less what it ends too far to the side of its place."""
     value = along(of.moved, way)
-    covered = integral if turns else as_it_is
-    fast = Goal(0.5 * speed, best=_FASTEST * speed if fastest else speed, scale=speed)
+    covered, fast = integral if turns else as_it_is, _of_tempo(speed, tempo)
+    fast = replace(fast, best=_FASTEST * speed) if fastest else fast
     pace = f"jnp.dot({VELOCITY}, {of.turned} @ {array_of(way)})" if turns else along(VELOCITY, way)
     goal = 'jnp.linalg.norm(state.goal("velocity"))' if leads else f"{speed:g}"
     if distance is not None and not turns:
@@ -160,6 +165,23 @@ def travel(
         seconds=1.5 if distance is None else 1.5 * distance / speed + 0.5,  # it has to start and stop
         limit=0.1 if distance is None else 0.3,
     )  # fmt: skip
+
+
+def pace(of: Subject, way: Vector, speed: float, tempo: float = 1.0) -> Measure:
+    """Greatest mean speed in m/s since the beginning of a travel over a distance."""
+    asked = Goal((1.0 - PACE) * speed, (1.0 + PACE) * speed, scale=speed)
+    slow = Goal(high=_of_tempo(speed, tempo).high, scale=speed)
+    return Measure(
+        f"mean speed about {speed:.2g} m/s", "pace_m_s", along(of.moved, way),
+        asked if tempo == 1.0 else slow if tempo < 1.0 else _of_tempo(speed, tempo),
+        kind="forward", curve=per_second(as_it_is), counts="largest",
+    )  # fmt: skip
+
+
+def _of_tempo(speed: float, tempo: float) -> Goal:
+    between = 0.5 * (1.0 + 1.0 / tempo) * speed
+    low, high = (between, np.inf) if tempo > 1.0 else (0.5 * speed, between if tempo < 1.0 else np.inf)
+    return Goal(low, high, best=speed if tempo >= 1.0 else -np.inf, scale=speed)
 
 
 def _arrival_terms(of: Subject, way: Vector, speed: float, pace: str, goal: str, distance: float) -> list[Term]:
@@ -347,7 +369,10 @@ def bent(
     to: float | None = None,  # rad
     still: bool = False,  # whether the segment above should not turn
 ) -> Measure:
-    """Angle in rad by which a knee or elbow is bent, or straightened, or its angle, 0 if it is straight."""
+    """Angle in rad by which a knee or elbow is bent, or straightened, or its angle, 0 if it is straight.
+
+    It is straight, sign -1 and to 0, where it is bent by less than what counts as bent.
+    """
 
     def angle(state: str) -> str:
         up = f"({state}.pos({quoted(above)}) - {state}.pos({quoted(part.place)}))"
@@ -355,6 +380,7 @@ def bent(
         return f"jnp.arctan2(jnp.linalg.norm(jnp.cross({up}, {down})), -jnp.dot({up}, {down}))"
 
     way, done = ("bent", "bent") if sign > 0 else ("straight", "straightened")
+    straight = sign < 0 and to == 0.0
     asked = by if to is None else to
     now = angle("state") if to is not None else _signed(sign, f"({angle('state')} - {angle('state.initial')})")
     term = _grow(f"{part.name}_{way}", "part", asked, now, (10.0, 10.0))
@@ -363,9 +389,9 @@ def bent(
         kept = f"{term.expression} - 0.5 * shaping.smooth_abs({turned})"
         term = Term(term.name, term.kind, term.weight, kept)
     return Measure(
-        f"{part.words} {way}{_degrees(by) or _degrees(to, 'to')}",
+        f"{part.words} {way}{_degrees(by) or ('' if straight else _degrees(to, 'to'))}",
         f"{part.name}_{done if to is None else 'angle'}_rad", now,
-        about(asked, ANGLE, BENT), (term,),
+        Goal(high=BENT.low, scale=0.5) if straight else about(asked, ANGLE, BENT), (term,),
         changes=part.name, parts=(part,),
     )  # fmt: skip
 
@@ -392,24 +418,33 @@ def joint(
     )  # fmt: skip
 
 
-def pointed(of: Subject, part: Part, way: Vector = UP, word: str = "upright", axis: Vector | None = None) -> Measure:
-    """Angle in rad between a direction in the world and a limb or an axis of a body.
+def pointed(
+    of: Subject,
+    part: Part,
+    way: Vector = UP,
+    word: str = "upright",
+    axis: Vector | None = None,
+    at: Part | None = None,
+) -> Measure:
+    """Angle in rad between a direction in the world, or that to another part, and a limb or an axis of a body.
 
     axis: [3], in the frame of the body; None for a limb.
     """
     name = f"{part.name}_{word.replace(' ', '_')}"
     if axis is None:  # from where the limb begins to its end
         limb = f"({part.text()} - state.pos({quoted(part.base)}))"
-        cosine = f"{along(limb, way)} / (jnp.linalg.norm({limb}) + 1e-6)"
+        size = f"(jnp.linalg.norm({limb}) + 1e-6)"
     else:
-        cosine = along(f"(state.rot({quoted(part.place)}) @ {array_of(axis)})", way)
-    off = f"jnp.arccos(jnp.clip({cosine}, -1.0, 1.0))"
-    reach = Term(name, "part", 20.0, cosine.partition(" / (")[0])
+        limb, size = f"(state.rot({quoted(part.place)}) @ {array_of(axis)})", ""
+    there = f"({at.text()} - state.pos({quoted(part.base)}))" if at else ""
+    reached = f"jnp.dot({limb}, {there}) / (jnp.linalg.norm({there}) + 1e-6)" if at else along(limb, way)
+    off = f"jnp.arccos(jnp.clip({f'{reached} / {size}' if size else reached}, -1.0, 1.0))"
     return Measure(
         f"{part.words} {word}",
         f"{part.name}_{'tilt' if word in ('upright', 'level') else 'direction'}_error_rad", off,
-        Goal(high=OFF, scale=0.5), (reach if axis is None else Term(name, "part", 10.0, error(off)),),
-        changes=part.name, parts=(part,),
+        Goal(high=OFF, scale=0.5),
+        (Term(name, "part", 10.0, error(off)) if axis else Term(name, "part", 20.0, reached),),
+        changes=part.name, parts=(part, at) if at else (part,),
     )  # fmt: skip
 
 
@@ -419,24 +454,115 @@ def near(
     other: Part,
     within: float,  # m, so that they touch
     must: bool = True,  # False: only on the way to something else
-    above: float = 0.0,  # m
+    above: float = 0.0,  # m; negative for a point below it
     apart: bool = False,
+    once: bool = False,
+    word: str = "",  # "10 cm below"
+    any_part: bool = False,  # whether the words say no part, so that none touches it where they exclude that
 ) -> Measure:
     """Distance in m between a part and another one, or a point above it.
 
-    apart: whether it should be greater than `within`.
+    apart: whether it should be greater than `within`. once: whether the least distance of the phase counts.
     """
     target = f"({other.text()} + {array_of([above * c for c in of.up])})" if above else other.text()
-    word = "to" if not must else "away from" if apart else "on" if above else "at"
+    word = word or ("to" if not must else "away from" if apart else "on" if above else "meets" if once else "at")
+    place = "on" if above > 0.0 else "below" if above else "to"
     name, distance = f"{part.name}_to_{other.name}", f"jnp.linalg.norm({part.text()} - {target})"
     goal = Goal(within, scale=0.1) if apart else Goal(high=within, scale=0.2)
     away = Term(f"{name}_apart", "place", 20.0, f"jnp.minimum({distance}, {within:g})")
     return Measure(
         f"{part.words} {word} {other.words}",
-        f"{part.name}_{'on' if above else 'to'}_{other.name}_{'distance' if apart else 'error'}_m",
+        f"{part.name}_{place}_{other.name}_{'distance' if apart else 'error'}_m",
         distance,
         goal if must else Goal(), (away,) if apart else tuple(distance_terms(name, part.text(), target)),
-        kind="place", changes=part.name, parts=(part, other), limit=within,
+        kind="place", changes=part.name, parts=(part, other), limit=within, counts="least" if once else "held",
+    )  # fmt: skip
+
+
+def untouched(
+    of: Subject,
+    surface: tuple[tuple[str, tuple[Vector, ...]], ...],
+    thing: Part,
+    half: Vector,
+    radius: float,
+) -> Measure:
+    """Least distance in m at any time between the surface of a body and that of a thing.
+
+    surface: bodies with the balls (x, y, z, radius) that fill their shapes; half: [3] m, half the size of a box, 0 of
+    a ball, which has a radius in m. The term knows only the frames of the bodies, for a program that can be read.
+    """
+    gaps, turned = list[str](), f" @ state.rot({quoted(thing.place)})"
+    for body, balls in surface:
+        centres = f"jnp.array([{', '.join(array_of(ball[:3]) for ball in balls)}])"
+        at = f"(state.pos({quoted(body)}) + {centres} @ state.rot({quoted(body)}).T - {thing.text()})"
+        if any(half):
+            at = f"jnp.maximum(jnp.abs({at}{turned}) - {array_of(half)}, 0.0)"
+        gaps.append(f"jnp.min(jnp.linalg.norm({at}, axis=-1) - {array_of([ball[3] for ball in balls])})")
+    gap = f"(jnp.min(jnp.array([{', '.join(gaps)}])) - {radius:.4g})"
+    apart, wide = f"jnp.linalg.norm(state.pos(body) - {thing.text()})", radius + max(half) + 0.1
+    near_it = f"-sum(shaping.gaussian({apart}, {wide:.3g}) for body in {tuple_of([body for body, _ in surface])})"
+    return Measure(
+        f"never touch {thing.words}", f"{thing.name}_gap_m", gap,
+        Goal(0.0, scale=0.1), (Term(f"{thing.name}_gap", "place", 10.0, near_it),),
+        kind="place", counts="worst", parts=(thing,),
+    )  # fmt: skip
+
+
+def above(
+    of: Subject, part: Part, other: Part, sign: int = 1, amount: float | None = None, least: float = 0.0
+) -> Measure:
+    """Height in m of a part above another one, or below it, wherever they are.
+
+    amount: 0 for the same height. least: that counts where no amount is said, to be above the top of the other one.
+    """
+    higher = along(f"({part.text()} - {other.text()})", [sign * c for c in of.up])
+    word, level = "above" if sign > 0 else "below", amount == 0.0
+    wanted = least + LENGTH if amount is None else amount
+    off = f"{higher} - {wanted:.4g}"
+    reach = error(f"jnp.minimum({off}, 0.0)" if amount is None else off)
+    where = "at the height of" if level else f"{_by(amount, word='').strip()} {word}".strip()
+    return Measure(
+        f"{part.words} {where} {other.words}", f"{part.name}_{word}_{other.name}_m", higher,
+        about(amount, 2 * LENGTH if level else LENGTH, Goal(least, best=wanted, scale=0.2)),
+        (Term(f"{part.name}_{word}", "part", 20.0, reach),),
+        changes=part.name, parts=(part, other),
+    )  # fmt: skip
+
+
+def leaned(
+    of: Subject,
+    part: Part,
+    word: str,  # "forward"
+    way: Vector,  # unit vector [3] that points there at the start, in the frame of the body
+    upright: Vector,  # unit vector [3] that is vertical at the start, in the frame of the body
+    angle: float | None = None,  # rad
+) -> Measure:
+    """Angle in rad by which a body is tilted to one side of where it faces, against gravity; 0 at the start."""
+    rot = f"state.rot({quoted(part.place)})"
+    sunk, rises = (along(f"({rot} @ {array_of(axis)})", of.up) for axis in (way, upright))
+    tilt = f"jnp.arctan2(-{sunk}, {rises})"
+    return Measure(
+        f"{part.words} upright again" if angle == 0.0 else f"{part.words} leans {word}{_degrees(angle)}",
+        f"{part.name}_lean_{word}_rad", tilt,
+        about(angle, ANGLE, Goal(LEANS, best=0.6, scale=0.5)),
+        (_grow(f"{part.name}_lean", "part", angle, tilt, (40.0, 20.0)),),
+        changes=LEAN if part.place == of.name else f"{part.name}_lean", parts=(part,),
+    )  # fmt: skip
+
+
+def closed(of: Subject, words: str, joints: tuple[tuple[str, float, float], ...], opens: bool = False) -> Measure:
+    """Least share of their way to a fist that joints of fingers have bent, or jaws have closed; greatest if open.
+
+    joints: name, and values in rad or m where the finger is straight, or the jaw open, and where it is closed.
+    """
+    shares = [f"(state.q({quoted(name)}) - {a:.4g}) / {b - a:.4g}" for name, a, b in joints]
+    name, every = identifier(words), f"jnp.array([{', '.join(shares)}])"
+    end = "closed" if not opens else "open" if words.endswith(("hand", "gripper")) else "straight"
+    return Measure(
+        f"{words} {end}", f"{name}_closed_fraction", f"{'jnp.max' if opens else 'jnp.min'}({every})",
+        Goal(high=OPEN, scale=1.0) if opens else Goal(CLOSED, best=1.0, scale=1.0),
+        (Term(f"{name}_closed", "joint", 20.0, f"-jnp.mean(jnp.abs({every} - {float(not opens)}))"),),
+        kind="joint", changes=name,
     )  # fmt: skip
 
 
@@ -487,7 +613,7 @@ def waves(of: Subject, part: Part, trunk: str, left: Vector, far: float = 0.1, t
     return Measure(
         f"{part.words} waves" + ("" if times is None else f" {times} times"),
         f"{part.name}_waves{'_hz' if times is None else ''}", aside,
-        often if times is None else _counted(times, 1.0),
+        often if times is None else _counted(times, 0.75),
         (Term(f"{part.name}_waves", "part", 20.0, error(f"{aside} - {swing}")),),
         curve=per_second(swung) if times is None else swung, counts="end",
         seconds=1.5 if times is None else times / WAVES_HZ + 0.5, parts=(part,),
@@ -514,6 +640,7 @@ def never(of: Subject, what: Clause) -> Measure:
 # name of the measure of each row, where part, other and joint stand for names of the model
 TABLE: dict[str, Callable[..., Measure]] = {
     "progress_m_s or distance_m": travel,
+    "pace_m_s": pace,
     "turned_rad": turn,
     "heading_error_rad": face,
     "drift_error_m": stay,
@@ -528,6 +655,10 @@ TABLE: dict[str, Callable[..., Measure]] = {
     "JOINT_turned_rad, JOINT_moved_m, JOINT_at_rad or JOINT_at_m": joint,
     "PART_direction_error_rad or PART_tilt_error_rad": pointed,
     "PART_to_OTHER_error_m, PART_on_OTHER_error_m or PART_to_OTHER_distance_m": near,
+    "OTHER_gap_m": untouched,
+    "PART_above_OTHER_m or PART_below_OTHER_m": above,
+    "PART_lean_WAY_rad": leaned,
+    "PART_closed_fraction": closed,
     "PART_moved_m": shifted,
     "fingers_in_contact": gripped,
     "PART_waves_hz or PART_waves": waves,

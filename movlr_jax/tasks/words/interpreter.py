@@ -9,18 +9,22 @@ import numpy as np
 
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
+from movlr_jax.tasks.words.measure import Goal
 from movlr_jax.tasks.words.phrase import Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import Scene, floats
 from movlr_jax.tasks.words.sentence import Sentence
+from movlr_jax.tasks.words.states import posture
 from movlr_jax.tasks.words.verbs_body import BODY_VERBS
-from movlr_jax.tasks.words.verbs_parts import PART_VERBS, posture
+from movlr_jax.tasks.words.verbs_objects import OBJECT_VERBS
+from movlr_jax.tasks.words.verbs_parts import PART_VERBS
 
-_VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {**BODY_VERBS, **PART_VERBS}
+_VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {**BODY_VERBS, **PART_VERBS, **OBJECT_VERBS}
 # verbs that may be left out the next time: "raise the left arm and the right foot"
 _GOES_ON = ("TRAVEL", "TURN", "STEP", "RAISE", "LOWER", "BEND", "STRAIGHTEN", "WAVE", "TOUCH", "POINT", "KEEP",
-            "JUMP")  # fmt: skip
+            "JUMP", "CLOSE", "OPEN", "LEAN", "PUT")  # fmt: skip
 _MAY_SAY_NOTHING = ("STAY", "KEEP", "STAND")
-_NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.joint, c.squat)
+_NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.joint, c.squat, c.leaned)
+_AMOUNTS = ("by", "to", "amount", "angle", "times")
 # verbs that go as high, as far or as fast as they can if no amount is said
 _EXTENTS = {
     **dict.fromkeys(("high", "as high as possible"), ("RAISE", "JUMP", "WAVE")),
@@ -30,6 +34,7 @@ _EXTENTS = {
 # measures of which a phase can have only one
 _ONE_OF = (("turned_rad",), ("progress_m_s", "distance_m"), ("heading_error_rad",),
            ("height_m", "raised_m", "lowered_m"))  # fmt: skip
+_OPPOSITE = {"left": "right", "right": "left", "forward": "backward", "backward": "forward"}
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
 _HIGH = 0.1  # m, of steps "lifting the knees high"
 
@@ -37,8 +42,8 @@ _HIGH = 0.1  # m, of steps "lifting the knees high"
 def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
     """Return what a parse of a text means on a model. Raises NotRead."""
     ctx, phases = Context(scene, text), list[list[Clause]]()
-    for phase in tree.children:
-        for found in _groups(ctx, phase):
+    for i, phase in enumerate(tree.children):
+        for found in _groups(ctx, phase, last=i == len(tree.children) - 1):
             squats = phases and _rows(phases[-1]) >= {c.squat} and [cl.row for cl in found] == [c.stay]
             if squats:  # "squat, then stand up"
                 phases[-1] = [_returning(clause) for clause in phases[-1]]
@@ -46,6 +51,7 @@ def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
                 phases.append(found)
     if len(phases) > 1:
         phases = [_with_amounts(phase) for phase in phases]
+    phases = [[*phase, *_paces(ctx, phase)] for phase in phases]
     balance = scene.stands if ctx.balance is None else ctx.balance and scene.rises
     every = [clause for phase in phases for clause in phase]
     keeps_place = balance and scene.stands and c.never not in _rows(every)
@@ -85,22 +91,42 @@ def _with_amounts(phase: list[Clause]) -> list[Clause]:
     ]
 
 
-def _groups(ctx: Context, tree: Tree) -> list[list[Clause]]:
-    """Return the clauses of a phase; as two phases where something is picked up and then put down."""
-    ctx.stops = ""
-    groups: list[list[Clause]] = [[]]
+def _paces(ctx: Context, phase: list[Clause]) -> list[Clause]:
+    """Return the speeds that the sentence gives to travels of which the distance is the measure."""
+    told = [
+        cl
+        for cl in phase
+        if cl.row is c.travel and cl["distance"] and (cl["exact"] or cl["tempo"] != 1.0) and not cl["turns"]
+    ]
+    return [ctx.clause(c.pace, way=cl["way"], speed=cl["speed"], tempo=cl["tempo"]) for cl in told]
+
+
+def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
+    """Return the clauses of a phase; as several where something is picked up and put down, or in "a, b, then c"."""
+    done, group = list[list[Clause]](), list[Clause]()
+
+    def next_one() -> list[Clause]:
+        done.extend([_placed(ctx, _consistent(ctx, group))] * bool(group))
+        ctx.stops = ""
+        return []
+
     for child in tree.children:
-        picked = ctx.verb == "pick up" and groups[-1]
+        if isinstance(child, lark.Token):  # a comma
+            group = group if last else next_one()
+            continue
+        picked = ctx.verb == "pick up" and group
+        ctx.begins = not group
         made = _clause(ctx, child)
-        if picked and any(clause.row is c.near and clause["must"] for clause in made):
-            groups.append([])
-        if ctx.stops == "stop" and c.travel in _rows(groups[-1]) and c.stay in _rows(made):  # it travels, then stops
-            groups.append([])
-            ctx.stops = ""
-        if _excluded(groups[-1]) & _metrics(made) or _excluded(made) & _metrics(groups[-1]):
+        if ctx.stops == "stop" and c.travel in _rows(group) and c.stay in _rows(made):  # it travels, then stops
+            ctx.stops, picked = "", True
+        elif picked:
+            picked = any(clause.row is c.near and clause["must"] for clause in made)
+        group = next_one() if picked else group
+        if _excluded(group) & _metrics(made) or _excluded(made) & _metrics(group):
             raise NotRead(str(ctx.verb), "is both asked for and excluded")
-        groups[-1] += made
-    return [_placed(ctx, _consistent(ctx, group)) for group in groups]
+        group = group + made
+    next_one()
+    return done
 
 
 def _metrics(clauses: Sequence[Clause]) -> set[str]:
@@ -119,11 +145,24 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
             word = c.side(found[1]["sign"]) if found[1].row is c.turn else found[1]["word"]
             why = f"contradicts {found[0].measure.text!r} at the same time; say which is first, with 'then'"
             raise NotRead(word, why)
+    asked = dict[str, Clause]()
+    for clause in (clause for clause in phase if clause.measure.goal != Goal() and clause.row is not c.gripped):
+        if asked.setdefault(clause.measure.metric, clause) != clause:
+            both = f"{asked[clause.measure.metric].measure.text!r} and {clause.measure.text!r}"
+            why = f"asks for {both} at the same time; say which is first, with 'then'"
+            raise NotRead(str(ctx.verb), why, len(ctx.text))
+    kept = {clause["thing"] for clause in phase if clause.row is c.untouched}
+    if any(clause.row is c.near and clause["other"] in kept for clause in phase):
+        raise NotRead(str(ctx.verb), "is both asked for and excluded")
     if c.travel in _rows(phase):
         if ctx.stops:
             why = "contradicts a travel at the same time; say which is first, with 'then'"
             raise NotRead(ctx.stops, why)
         phase = [clause for clause in phase if clause.row is not c.stay]
+    leans = [(clause["part"], clause["word"]) for clause in phase if clause.row is c.leaned]
+    for i, (part, word) in enumerate(leans):
+        if (part, _OPPOSITE[word]) in leans[:i]:
+            raise NotRead(word, f"contradicts {_OPPOSITE[word]!r} at the same time; say which is first, with 'then'")
     ups = {(clause["part"], clause["sign"]) for clause in phase if clause.row is c.raised}
     if both := [part for part, sign in ups if (part, -sign) in ups]:
         raise NotRead(both[0].words, "cannot go up and down at once")
@@ -179,8 +218,12 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     negated = isinstance(children[0], lark.Token) and children[0].type in ("NOT", "WITHOUT")
     children = children[1:] if negated else children
     if tree.data == "elided":
+        if ctx.verb is None and [child.data for child in children[:1]] == ["thing"] and _is_posture(children[1:]):
+            return posture(ctx, lark.Tree("posture", [children[0].children[0], children[1]]))
         if ctx.verb is None or ctx.verb.type not in _GOES_ON:
             raise NotRead(ctx.span(tree), "has no verb", span(tree, ctx.text)[1])
+        if ctx.verb.type == "PUT" and len(children) < 2:
+            raise NotRead(ctx.span(tree), "is a second place, or has none", span(tree, ctx.text)[1])
     elif isinstance(children[0], lark.Tree):
         return posture(ctx, children[0])
     else:
@@ -190,11 +233,12 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     slots = [slot for slot in children if isinstance(slot, lark.Tree)]
     phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)])
     seconds = phrase.number("duration")
+    phrase.lasts = seconds is not None
     balance, lowest = ctx.balance, ctx.lowest
     made = _VERBS[verb.type](ctx, phrase)
     phrase.done()
     if negated:
-        ctx.balance, ctx.lowest = (True if verb.type == "FALL" else balance), lowest
+        ctx.balance, ctx.lowest, ctx.leaned = (True if verb.type == "FALL" else balance), lowest, []
         return [] if verb.type == "FALL" else [_never(ctx, clause, verb) for clause in made]
     if seconds:
         made = [*made, ctx.clause(c.lasts, s=seconds)]
@@ -203,8 +247,16 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     return made
 
 
+def _is_posture(said: Sequence[Tree]) -> bool:
+    """Return whether what is said of a thing without a verb is a posture: "hands above the head", not "face left"."""
+    sideways = len(said) == 1 and said[0].data == "direction" and str(said[0].children[-1]) in ("left", "right")
+    return len(said) == 1 and said[0].data in ("state", "direction", "path", "place", "extent") and not sideways
+
+
 def _as_it_is(slot: Tree, verb: lark.Token) -> bool:
     """Return whether a slot asks for what the verb does anyway: to raise something high, or off the ground."""
+    if slot.data == "extent" and verb.type == "KEEP":
+        return False
     return slot.data == "extent" and verb.type in _EXTENTS.get(str(slot.children[0]), (verb.type,))
 
 
@@ -212,6 +264,15 @@ def _never(ctx: Context, clause: Clause, verb: lark.Token) -> Clause:
     if clause.row is c.travel:
         ctx.stops = str(verb)
         return ctx.clause(c.stay)
+    if clause.row is c.near and clause["any_part"]:
+        half, radius = ctx.scene.extent(clause["other"])
+        shape = {"surface": ctx.scene.surface, "half": half, "radius": radius}
+        return ctx.clause(c.untouched, thing=clause["other"], **shape)
+    said = dict(clause.given)
+    if clause.row is c.bent and clause["sign"] < 0 and not clause["to"]:  # "without straightening the knee"
+        return ctx.clause(c.never, what=clause.but(to=None))
+    if any(said.get(name) is not None for name in _AMOUNTS) or said.get("exact"):
+        raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     if clause.row not in _NEVER:
         raise NotRead(str(verb), "cannot be excluded", verb.start_pos or 0)
     return ctx.clause(c.never, what=clause)

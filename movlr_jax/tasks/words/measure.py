@@ -90,10 +90,13 @@ class Goal:
 
 
 def about(amount: float | None, least: float, free: Goal) -> Goal:
-    """Return the goal of an amount, with a tolerance of at least `least`; `free` if no amount is said."""
+    """Return the goal of an amount, with a tolerance of at least `least`; `free` if no amount is said.
+
+    The tolerance is at most half the amount, so that to do nothing is no success.
+    """
     if amount is None:
         return free
-    tolerance = max(SHARE * abs(amount), least)
+    tolerance = min(max(SHARE * abs(amount), least), 0.5 * abs(amount) or least)
     return Goal(amount - tolerance, amount + tolerance, scale=max(abs(amount), least))
 
 
@@ -151,8 +154,8 @@ class Measure:
     terms: tuple[Term, ...] = ()
     kind: str = "part"  # of what a diagnosis says is lacking
     curve: Curve = as_it_is  # what is made of the values of `quantity` over a phase
-    # what counts of a curve: the worst of its last HOLD_S (held), its end, its largest or worst value, or how far it
-    # went and came back (returned)
+    # what counts of a curve: the worst of its last HOLD_S (held), its end, its largest, least or worst value, or how
+    # far it went and came back (returned)
     counts: str = "held"
     changes: str = ""  # what it changes, so that a later phase may undo it: place, heading, height, a part
     state_tells: bool = True  # whether a single state tells that it is done
@@ -168,6 +171,8 @@ class Measure:
             return float(curve[-1])
         if self.counts == "largest":
             return float(curve.max())
+        if self.counts == "least":
+            return float(curve.min())
         if self.counts == "returned":
             return float(min(curve.max(), curve.max() - held.max()))
         if np.isfinite(low) and np.isfinite(high):  # an amount: the farthest from it
@@ -178,7 +183,7 @@ class Measure:
         """Return at which steps of a curve [T] it is satisfied, so that the next phase may begin."""
         if self.counts == "largest" or (self.counts == "worst" and np.isfinite(self.goal.high)):
             curve = np.maximum.accumulate(curve)
-        elif self.counts == "worst":
+        elif self.counts in ("worst", "least"):
             curve = np.minimum.accumulate(curve)
         return (self.goal.low <= curve) & (curve <= self.goal.high)
 
@@ -189,7 +194,7 @@ class Measure:
     @property
     def bound(self) -> str | None:
         """Expression of whether it is done, empty if nothing is asked; None if a state does not tell."""
-        if not self.state_tells or not self.changes or self.counts in ("worst", "largest"):
+        if not self.state_tells or not self.changes or self.counts in ("worst", "largest", "least"):
             return None
         if np.isfinite(self.goal.low):  # more than enough has passed it
             return f"({self.quantity} >= {self.goal.low:.4g})"

@@ -35,12 +35,12 @@ _ENDS = {
     "forearm": ("arm", "hand", "palm"),
     "shank": ("foot", "paw", "heel", "toe"),
 }  # at the end of this segment
-_JOINTS = {  # a joint is where the body begins that it moves
+JOINTS = {  # a joint is where the body begins that it moves
     "knee": "shank", "elbow": "forearm", "shoulder": "upper_arm", "hip": "thigh", "ankle": "foot", "wrist": "hand",
 }  # fmt: skip
 # words for parts of bodies that no name of the model need have
 NAMED = (
-    *_ROLES, *_JOINTS, "forearm", "thigh", "shank", "head", "trunk", "torso", "pelvis", "foot",
+    *_ROLES, *JOINTS, "forearm", "thigh", "shank", "head", "trunk", "torso", "pelvis", "foot",
     "hand", "finger", "limb",
 )  # fmt: skip
 
@@ -165,10 +165,11 @@ class Parts:
         if not noun:
             return []
         same = [name for name, known in self._names.items() if {w for w in known if not w.isdigit()} == said]
-        exact = [name for name in same if {*self._names[name]} == said] + same
+        exact = [name for name, known in self._names.items() if {*known} == said] + same
         if exact:
             return [self._part(name, noun) for name in dict.fromkeys(exact)]
-        if found := self._of_role(noun, side_of(words), place_of(words)):
+        numbered = any(map(str.isdigit, words))  # "leg 2" is not any leg
+        if not numbered and (found := self._of_role(noun, side_of(words), place_of(words))):
             return found
         alike = [name for name, known in self._names.items() if said <= {*known}]
         return [self._part(name, noun) for name in alike]
@@ -178,7 +179,7 @@ class Parts:
 
         A model with one arm names no side, so its arm is on any.
         """
-        known = _ROLES.get(noun, (_JOINTS.get(noun, noun.replace(" ", "_")),))
+        known = _ROLES.get(noun, (JOINTS.get(noun, noun.replace(" ", "_")),))
         ends = [role for role in self._roles for of in known if f"_{role}".endswith(f"_{of}")]
         sided = any(side_of(role.split("_")) for role in ends)
         placed = any(place_of(role.split("_")) for role in ends)
@@ -195,7 +196,7 @@ class Parts:
                     ends_in = next((end for end, nouns in _ENDS.items() if noun in nouns), "")
                     # a hand is at the end of its forearm
                     whole = ends_in and role.endswith(ends_in)
-                    scale = 0.0 if noun in _JOINTS else 2.0 if whole else 1.0
+                    scale = 0.0 if noun in JOINTS else 2.0 if whole else 1.0
                     begins = roles[-1] if noun in _LIMBS and roles[-1] in self._roles else ""
                     found.append(self._part(self._roles[role], noun, " ".join([*around, noun]), scale, begins))
         return found

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import lark
 import numpy as np
 
 from movlr_jax.errors import UserError
 from movlr_jax.tasks.words.clauses import Clause, P, Row, clause
+from movlr_jax.tasks.words.hands import Fingers, fingers_of
 from movlr_jax.tasks.words.parts import Part
 from movlr_jax.tasks.words.scene import HINGES, Scene
 from movlr_jax.tasks.words.sentence import FALLEN
 
+T = TypeVar("T")
 Tree = Any  # of lark; its children are trees and tokens
 WAYS = {"forward": (1, 0, 0), "ahead": (1, 0, 0), "back": (-1, 0, 0), "left": (0, 1, 0), "right": (0, -1, 0),
          "up": (0, 0, 1), "down": (0, 0, -1)}  # fmt: skip
@@ -46,6 +49,7 @@ class Phrase:
     text: str
     verb: str
     left: list[Tree] = field(default_factory=list)
+    lasts: bool = False  # whether it says for how long
 
     def has(self, *kinds: str) -> Tree | None:
         """Return the first slot of these kinds that is left."""
@@ -86,6 +90,11 @@ class Phrase:
             raise NotRead(str(token), why, span(slot, self.text)[1])
         unit = str(slot.children[-1])
         return number * next((factor for begin, factor in _UNITS.items() if unit.startswith(begin)), 1.0)
+
+    def negative(self, *kinds: str) -> bool:
+        """Return whether a slot of one of these kinds is left that has a number below 0."""
+        slot = self.has(*kinds)
+        return slot is not None and any(str(token).startswith("-") for token in slot.children)
 
     def times(self) -> int | None:
         slot = self.has("times")
@@ -133,6 +142,8 @@ class Context:
     text: str
     verb: lark.Token | None = None
     last: list[Part] = field(default_factory=list)  # that "it" means
+    it: list[list[str]] = field(default_factory=list)  # words of the joints or fingers that "it" means
+    at: dict[str, float | None] = field(default_factory=dict)  # joint -> value after the clauses before, if known
     balance: bool | None = None  # None: as the body stands at the start
     lowest: float = FALLEN
     travelled: np.ndarray = field(default_factory=lambda: np.zeros(3))  # [3] m, by the phases before
@@ -140,6 +151,8 @@ class Context:
     risen: float | None = 0.0  # m, by the clauses before; None: not known
     low: bool = False  # whether it lies, sits or kneels after the clauses before
     leads: bool = True  # whether the next travel is the first
+    leaned: list[Clause] = field(default_factory=list)  # of the phases before, to stand upright again after
+    begins: bool = True  # whether a phase begins
     stops: str = ""  # verb of this phase that asks to stay in place
 
     def clause(self, row: Row[P], *none: P.args, **given: P.kwargs) -> Clause:
@@ -163,27 +176,48 @@ class Context:
 
     # Parts and objects.
 
-    def nouns(self, nouns: Tree, hinge: bool = False) -> list[Part]:
-        """Return the parts and objects that nouns name, each of them. Raises NotRead."""
-        found: list[Part] = []
+    def said(self, nouns: Tree) -> list[list[str]]:
+        """Return the words of each thing that nouns name: of "left and right arm" two, of "tip of the thumb" one."""
+        found = list[list[str]]()
         for noun in nouns.children:
             words = self.span(noun).split()
+            if "of" in words:
+                at = words.index("of")
+                words = [word for word in (*words[at + 1 :], *words[:at]) if word not in ("the", "your", "its")]
+            if "and" in words:
+                at = words.index("and")
+                found.append([*words[:at], *words[at + 2 :]])
+                words = words[at + 1 :]
+            found += self.it if words in (["it"], ["them"]) and self.it else [words]
+        return found
+
+    def nouns(self, nouns: Tree, hinge: bool = False) -> list[Part]:
+        """Return the parts and objects that nouns name, each of them. Raises NotRead."""
+        found, at, said = list[Part](), span(nouns, self.text)[1], self.said(nouns)
+        for words in said:
             if words[-1] in ("it", "them"):
                 if not self.last or len(words) > 1:
-                    raise NotRead(words[-1], "means nothing that was named before", span(noun, self.text)[1])
+                    raise NotRead(words[-1], "means nothing that was named before", at)
                 found += self.last
                 continue
             words = [HINGES.get(word, word) for word in words] if hinge else words
             sides = {s for part in self.last for s in ("left", "right") if s in part.words.split()}
+            side = sides.pop() if len(sides) == 1 else ""
             why = "is no part, joint or object of this model"
             try:
-                parts = self.scene.find(words, sides.pop() if len(sides) == 1 else "")
+                parts = self.scene.find(words, side)
             except UserError as error:
                 parts, why = [], f"is not a part of this model ({error})"
             if not parts:
-                raise NotRead(" ".join(words), why, span(noun, self.text)[1])
+                raise NotRead(" ".join(words), why, at)
+            if "both" in words and len(parts) != 2:
+                raise NotRead("both", f"means two, and this model has {len(parts)} of the name {words[-1]!r}", at)
+            if len(parts) == 1 and (others := self.scene.others(words, parts[0], side)):
+                names = " or ".join(part.words for part in others)
+                raise NotRead(" ".join(words), f"can mean {names}; say which one, or both or all", at)
             found += parts
-        self.last = found
+        named = said == self.it or all(fingers_of(self.scene.fingered, words) for words in said)
+        self.last, self.it = found, said if named else []
         return found
 
     def things(self, phrase: Phrase, needs: str = "", hinge: bool = False) -> list[Part]:
@@ -208,12 +242,12 @@ class Context:
         """Take (preposition, part) of the places that are named with one of these kinds of prepositions."""
         found = []
         for slot in phrase.take("place"):
-            prep, nouns = slot.children
-            before = self.last
+            prep, nouns, *_ = slot.children
+            before = self.last, self.it
             if prep.type not in preps:
                 raise phrase.unread(slot)
             found += [(str(prep), part) for part in self.nouns(nouns)]
-            self.last = before or self.last
+            self.last, self.it = before if any(before) else (self.last, self.it)
         return found
 
     def place(self, phrase: Phrase, *preps: str) -> tuple[str, Part] | None:
@@ -225,12 +259,28 @@ class Context:
 
     def joints(self, phrase: Phrase) -> list[str]:
         """Take the joints that the things are the names of, if all are."""
-        nouns = [noun for slot in phrase.left if slot.data == "thing" for noun in slot.children[0].children]
-        names = [self.scene.joint(self.span(noun).split()) for noun in nouns]
-        if not names or not all(names):
+        return [joint for found in self._all(phrase, "thing", self.scene.joint) for joint in found]
+
+    def fingers(self, phrase: Phrase, kind: str = "thing") -> list[Fingers]:
+        """Take the hands and fingers that slots of a kind name, if all do."""
+
+        def find(words: list[str]) -> list[Fingers]:
+            found = fingers_of(self.scene.fingered, words)
+            if found and (others := self.scene.other_hands(words)):
+                raise NotRead(" ".join(words), f"can mean {' or '.join(others)}; say which one, or both")
+            return found
+
+        return [fingers for several in self._all(phrase, kind, find) for fingers in several]
+
+    def _all(self, phrase: Phrase, kind: str, find: Callable[[list[str]], list[T]]) -> list[list[T]]:
+        """Take the slots of a kind and return what they name, if `find` finds something for each; else leave them."""
+        said = [words for slot in phrase.left if slot.data == kind for words in self.said(slot.children[0])]
+        found = [find(words) for words in said]
+        if not found or not all(found):
             return []
-        phrase.take("thing")
-        return [joint for several in names for joint in several]
+        phrase.take(kind)
+        self.last, self.it = [], said
+        return found
 
     def movable(self, part: Part) -> Part:
         if self.scene.fixed(part):

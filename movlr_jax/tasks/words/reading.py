@@ -129,7 +129,8 @@ def _parser(nouns: tuple[str, ...]) -> lark.Lark:
 
     text = re.sub(r'"([^"]+)"', word, re.sub(r"//.*", "", _GRAMMAR))
     begin, way, after = re.split(r"(?=\nWAY:|\nCIRCLE:)", text)
-    no_part = rf"(?!\\s+(?:(?:the|front|rear|hind)\\s+)*(?:{part})\\b)"  # "left" before a part is its side
+    around = r"the|front|rear|hind|and\\s+left|and\\s+right"  # "left" before a part is its side
+    no_part = rf"(?!\\s+(?:(?:{around})\\s+)*(?:{part})\\b)"
     way = re.sub(r"/(left|right|back)\\b/", rf"/\1\\b{no_part}/", way)
     grammar = f"{begin}{way}{after}\nNOUN: /(?:{'|'.join(map(re.escape, nouns))})\\b/\n"
     return lark.Lark(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import mujoco
@@ -14,7 +14,8 @@ from movlr_jax.biomech.world import EARTH, world_of
 from movlr_jax.errors import UserError
 from movlr_jax.models.derived import travels
 from movlr_jax.models.from_path import above
-from movlr_jax.models.names import PLACES, SIDES, words_of
+from movlr_jax.models.names import PLACES, SIDES, part_of, words_of
+from movlr_jax.tasks.words.hands import DIGITS, HANDS, Digit, Hand, fingers_of, hands_of, names_of
 from movlr_jax.tasks.words.measure import Subject, Vector
 from movlr_jax.tasks.words.parts import NAMED, Between, Part, Parts
 
@@ -27,10 +28,16 @@ _LONG = 0.03  # m, a shorter segment has no direction
 _MIDDLE = 0.01  # m, from the middle of the body: a part there is on no side
 _TOUCH = 0.03  # m between the surfaces of two bodies that touch
 _HANDS = ("hand", "palm", "gripper", "fingertip", "tip", "tool", "effector", "fist", "end")
-_DIGITS = ("thumb", "index", "middle", "ring", "little")
 _FINGERS = ("finger", "thumb", "index", "middle", "ring", "little", "jaw", "gripper", "tip", "pad")
+HINGE = mujoco.mjtJoint.mjJNT_HINGE
+_ABOUT = 0.7  # cosine of the angle between the axis of a joint and that of a turn
 _JAWS = 3  # most of a gripper; a hand has more
 HINGES = {"arm": "elbow", "arms": "elbows", "leg": "knee", "legs": "knees"}  # of limbs that bend
+
+
+def _kind(part: Part) -> list[str]:
+    """Return the words of a part without side, place and number."""
+    return part_of(re.sub(r"\d", "", part.words).split())
 
 
 def _plural(word: str) -> str:
@@ -92,7 +99,10 @@ class Scene:
         known = {word for words in (*self.parts.names.values(), *self.joints.values()) for word in words}
         known |= {"it", "them", "joint"}
         known |= {form for word in NAMED if self.known([word]) for form in (word, _plural(word))}
-        known |= {"finger"} if known & {*_DIGITS} else set()
+        digits = {digit.name for hand in self.fingered for digit in hand.digits}
+        known |= {"finger", *HANDS} if digits else set()
+        known -= set() if any(digits) else {"fist"}
+        known |= {word for word, digit in DIGITS.items() if digit in digits}
         known |= {f"{word}s" for word in known if len(word) > 2 and not word.endswith("s")}
         return known - {*SIDES, *PLACES}
 
@@ -105,19 +115,44 @@ class Scene:
 
     def find(self, words: Sequence[str], side: str = "") -> list[Part]:
         """Return the parts or objects that all the words name, on this side if they name none; or none."""
+        fingers = fingers_of(self.fingered, [word for word in words if word not in ("tip", "tips")])
+        if words[-1] in ("fingers", "jaws"):
+            return [self._tip(of.hand, digit) for of in fingers for digit in of.digits]
+        if found := [self._tip(of.hand, of.digits[0]) for of in fingers if len(of.digits) == 1]:
+            return found
         if found := self.parts.find(words, side):
             return found
-        digit = next((word for word in words if word in _DIGITS), "")
-        if not digit or words[-1] != "finger":
-            return []
-        chain = [name for name, known in self.parts.names.items() if digit in known]  # its tip, or its last body
-        return [self.parts.of(next((n for n in chain if "tip" in self.parts.names[n]), chain[-1]))]
+        whole = {
+            int(self.model.body_parentid[of.digits[0].bodies[0]]) for of in fingers if of.digits == of.hand.fingers
+        }
+        return [self.parts.of(self.model.body(body).name) for body in sorted(whole)]
 
-    def finger_joints(self, words: Sequence[str]) -> list[str]:
-        """Return the hinges of a finger that words name: "the index finger", "the thumb"."""
-        digits = [word for word in words if word in _DIGITS]
-        named = digits and (words[-1] == "finger" or words == ["thumb"])
-        return [name for name, known in self.joints.items() if digits[0] in known] if named else []
+    def others(self, words: Sequence[str], part: Part, side: str = "") -> list[Part]:
+        """Return all parts that words in the singular can mean, if they do not tell which of several; else none."""
+        one = {"one", "both", "all"} & {*words} or words[-1].endswith("s") or side in part.words.split()
+        if not one and self.other_hands(words):
+            return [replace(part, words=other) for other in self.other_hands(words)]
+        alike = [] if one else self.known(["both", *words])
+        found = [other for other in alike if _kind(other) == _kind(part)]
+        return found if len(found) > 1 and all(map(self.own, found)) else []
+
+    def other_hands(self, words: Sequence[str]) -> list[str]:
+        """Return all that words for fingers of one hand can mean, if they do not tell of which hand; else none."""
+        found = [of.words for of in fingers_of(self.fingered, ["both", *words])]
+        told = {"one", "both", "all", "hands", "fists", "grippers", *SIDES} & {*words}
+        return found if len(found) > 1 and not told else []
+
+    @cached_property
+    def fingered(self) -> list[Hand]:
+        """Its hands and grippers with their fingers or jaws, the right one first."""
+        return hands_of(self.model, self.data)
+
+    def _tip(self, hand: Hand, digit: Digit) -> Part:
+        """Return the end of a finger: a site that is its tip, or its last body."""
+        at = [s for s in self.sites if self.model.site(s).bodyid[0] == digit.tip]
+        tip = next((s for s in at if s == self.roles.get(f"{digit.name}_site") or "tip" in s.lower()), "")
+        part = self.parts.of(tip or self.model.body(digit.tip).name)
+        return replace(part, words=names_of([digit], hand.side)) if digit.name else part
 
     def joint(self, words: Sequence[str]) -> list[str]:
         """Return the hinges and slides that the words name; "knees" names those that differ in side or number."""
@@ -218,6 +253,31 @@ class Scene:
             sizes.append(float(half.min()) if along is None else float(np.abs(along @ turn) @ half))
         return max(sizes, default=0.0)
 
+    @cached_property
+    def surface(self) -> tuple[tuple[str, tuple[Vector, ...]], ...]:
+        """Bodies of its own with balls (x, y, z, radius) m, in their frames, that fill the shapes that collide."""
+        model, found = self.model, dict[str, tuple[Vector, ...]]()
+        for g in np.flatnonzero((model.geom_contype | model.geom_conaffinity) != 0):
+            name = model.body(int(model.geom_bodyid[g])).name
+            if model.geom_bodyid[g] and self.own(self.parts.of(name)):
+                half, turn = model.geom_aabb[g, 3:], np.zeros(9)
+                mujoco.mju_quat2Mat(turn, model.geom_quat[g])
+                radius, long = np.sort(half)[1], int(half.argmax())
+                along = np.linspace(-1.0, 1.0, 1 + int(np.ceil((half[long] - radius) / radius)))
+                along = along if len(along) > 1 else np.zeros(1)
+                centres = model.geom_pos[g] + np.outer(along * (half[long] - radius), turn.reshape(3, 3)[:, long])
+                found[name] = found.get(name, ()) + tuple(floats([*centre, radius]) for centre in centres)
+        return tuple(found.items())
+
+    def extent(self, thing: Part) -> tuple[Vector, float]:
+        """Return half the size [3] m of a thing with one shape, a box, or the radius in m of a ball."""
+        geoms = np.flatnonzero(self.model.geom_bodyid == self.body_of(thing))
+        if len(geoms) != 1 or thing.offset is None or any(self.model.geom_pos[geoms[0]]):
+            raise UserError(f"{thing.words} has no single shape, so that nothing touches it cannot be measured")
+        half = self.model.geom_aabb[geoms[0], 3:]
+        round_ = self.model.geom_type[geoms[0]] == mujoco.mjtGeom.mjGEOM_SPHERE
+        return ((0.0, 0.0, 0.0), float(half[0])) if round_ else (floats(half), 0.0)
+
     def touching(self, part: Part, other: Part) -> float:
         """Return the distance in m between two parts at which they touch."""
         return round(_TOUCH + self.size(part) + self.size(other), 3)
@@ -238,7 +298,8 @@ class Scene:
 
     def fingers(self) -> tuple[str, ...]:
         """Return the touch parts that are fingers or jaws of a gripper."""
-        return tuple(p for p in self.touch if {w.removesuffix("s") for w in words_of(p)} & {*_FINGERS})
+        tips = {self.model.body(digit.tip).name for hand in self.fingered for digit in hand.digits}
+        return tuple(p for p in self.touch if p in tips or {w.removesuffix("s") for w in words_of(p)} & {*_FINGERS})
 
     def grip(self, hand: Part) -> Part:
         """Return the point between the jaws, if a hand is a gripper with a few of them; else the hand."""
@@ -282,9 +343,19 @@ class Scene:
             return floats(np.asarray(part.offset) / np.linalg.norm(part.offset))
         return self.vertical(part)
 
+    def rot(self, body: str) -> np.ndarray:
+        """Return the rotation [3, 3] of a body at the start."""
+        return self.data.body(body).xmat.reshape(3, 3)
+
+    def tilts(self, body: str, axis: np.ndarray) -> bool:
+        """Return whether a joint between a body and the one that carries it all turns it about an axis [3]."""
+        model, chain = self.model, above(self.model, self.model.body(body).id)
+        hinges = [j for j in range(model.njnt) if model.jnt_bodyid[j] in chain and model.jnt_type[j] == HINGE]
+        return any(abs(float(self.data.xaxis[j] @ axis)) > _ABOUT for j in hinges)
+
     def vertical(self, part: Part) -> Vector:
         """Return the axis [3] in the frame of a body that is vertical at the start."""
-        return floats(np.asarray(self.of.up) @ self.data.body(part.place).xmat.reshape(3, 3))
+        return floats(np.asarray(self.of.up) @ self.rot(part.place))
 
     def aside(self, part: Part) -> np.ndarray:
         """Return the direction [3] away from the trunk, in the world frame."""

@@ -72,6 +72,9 @@ class Sentence:
     def clauses(self) -> list[Clause]:
         return [clause for phase in self.phases for clause in phase]
 
+    def _measures(self) -> list[list[Measure]]:
+        return [[clause.measure for clause in phase] for phase in self.phases]
+
     def named(self) -> Iterator[tuple[int, str, Measure]]:
         """Yield the phase of each clause, the name of its measure and the measure."""
         for i, phase in enumerate(self.phases):
@@ -113,7 +116,7 @@ class Sentence:
 
     def text(self) -> str:
         """Return the reading in one line."""
-        phases = (", ".join(clause.measure.text for clause in phase) for phase in self.phases)
+        phases = (", ".join(measure.text for measure in measures) for measures in self._measures())
         return ", ".join([", then ".join(phases) or "stand still", *["upright"] * self.balance])
 
     def table(self) -> list[tuple[str, str, str, str]]:
@@ -124,8 +127,8 @@ class Sentence:
 
     def success(self) -> str:
         """Return what counts as a success, in words."""
-        said = [f"{'; then ' if i else '; '}{m.text} ({m.goal.text(m.metric)})" for i, _, m in self.named()]
-        return "".join([*said, "; upright" * self.balance]).removeprefix("; ")
+        said = ["; ".join(f"{m.text} ({m.goal.text(m.metric)})" for m in measures) for measures in self._measures()]
+        return "; then ".join(said) + "; upright" * self.balance
 
     # An episode.
 
@@ -237,7 +240,10 @@ class Sentence:
             return []
         changed = {(m.changes, m.kind) for _, _, m in self.named()}
         turns = any(changes == "heading" for changes, _ in changed)
-        return upright_terms(self.of, turns, not changed & {("height", "down"), ("height", "height")})
+        terms = upright_terms(self.of, turns, not changed & {("height", "down"), ("height", "height")})
+        return (
+            terms if all(changes != c.LEAN for changes, _ in changed) else terms[:-1]
+        )  # its tilt is what it is asked
 
     def first_terms(self) -> list[Term]:
         """Return the terms of an initial program: the best of each kind for the body, the best of each part."""

@@ -12,7 +12,9 @@ from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, Tree
 from movlr_jax.tasks.words.scene import floats
-from movlr_jax.tasks.words.verbs_parts import UPRIGHT, keep_things, move_things, turn_things, upright
+from movlr_jax.tasks.words.states import UPRIGHT, as_high, upright
+from movlr_jax.tasks.words.verbs_objects import move_things
+from movlr_jax.tasks.words.verbs_parts import keep_things, turn_things
 
 _CROUCHED = 0.3  # as FALLEN, for motions close to the ground
 _DEPTH = 0.3  # share of its height by which a body goes down that squats
@@ -21,6 +23,7 @@ _LIE, _LOW = (
     0.35,
     0.3,
 )  # share of its height, or of the length of one that does not stand, at which it lies, most
+_UP_ON = {"back": "forward", "belly": "back", "stomach": "back"}  # lying on it -> what points up
 _KNEES = 0.15  # m above the ground, most, of a body that kneels
 _IN_PLACE = ("walk", "march", "run", "jog", "step", "trot", "sprint")
 _PACES = {
@@ -40,14 +43,18 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         if phrase.verb in _IN_PLACE:
             return _step(ctx, phrase)
         raise phrase.unread(here)
+    if phrase.take("start_place") or phrase.verb == "return" or (phrase.verb == "come" and phrase.has("direction")):
+        return _return(ctx, phrase)
     ways, path = phrase.ways(), phrase.one("path")
     kind = path.children[0].type if path else ""
     if phrase.verb in _ON_GROUND:
         ctx.balance = False
     given, distance = phrase.number("speed"), phrase.number("distance")
     speed = given or ctx.scene.speed(_PACES.get(phrase.verb, "walk"))
-    if not given and (tempo := phrase.one("tempo")):
-        speed *= _TEMPO[str(tempo.children[0])]
+    tempo = 1.0
+    if not given and (slot := phrase.one("tempo")):
+        tempo = _TEMPO[str(slot.children[0])]
+        speed *= tempo
     if phrase.has("place") and distance is not None:
         raise phrase.no("names a place and a distance")
     if kind == "SIDEWAYS" and not ({*ways} and {*ways} <= {"left", "right"}):
@@ -58,7 +65,14 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         sign = _side(phrase, sides) or 1
         way = floats(ctx.scene.around[0] * (-1 if "back" in ways else 1))
         circle = ctx.clause(
-            c.travel, way=way, speed=speed, word="in a circle", exact=exact, distance=distance, turns=True
+            c.travel,
+            way=way,
+            speed=speed,
+            word="in a circle",
+            exact=exact,
+            distance=distance,
+            turns=True,
+            tempo=tempo,
         )
         return [circle, *_turning(ctx, phrase, sign, 2 * np.pi)]
     word, direction, far = _direction(ctx, phrase, ways, kind == "DIAGONALLY")
@@ -71,17 +85,18 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise phrase.unread(extent)
     if extent and (exact or far or distance):
         raise phrase.unread(extent, "contradicts an amount or a place")
-    return [
-        ctx.clause(
-            c.travel,
-            way=way,
-            speed=speed,
-            word=word,
-            exact=exact,
-            fastest=extent is not None,
-            distance=far or distance,
-        )
-    ]
+    pace = {"speed": speed, "exact": exact, "tempo": tempo, "fastest": extent is not None}
+    return [ctx.clause(c.travel, way=way, word=word, distance=far or distance, **pace)]
+
+
+def _return(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return the way back to where the body was at the start."""
+    phrase.only("back", "goes back to the start")
+    far, speed = float(np.linalg.norm(ctx.travelled)), ctx.scene.speed(_PACES.get(phrase.verb, "walk"))
+    if ctx.yaw is None or not far:
+        raise phrase.no("needs a travel before, by a distance, that it can undo")
+    back, speed = floats(-ctx.travelled / far), float(f"{speed:.2g}")
+    return [ctx.clause(c.travel, way=back, speed=speed, word="to the start", distance=round(far, 3))]
 
 
 def _direction(ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool) -> tuple[str, np.ndarray, float | None]:
@@ -107,7 +122,7 @@ def _direction(ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool) ->
 
 
 def _axis(phrase: Phrase, axis: Tree) -> tuple[str, np.ndarray, None]:
-    text = str(axis.children[-1])
+    text = {"positive": "+", "negative": "-"}.get(str(axis.children[0]), "") + str(axis.children[-1])
     if text == "vertical":
         raise phrase.unread(axis)
     sign, letter = "-" if text[0] == "-" else "+", text.lstrip("+-")
@@ -123,7 +138,9 @@ def _towards(ctx: Context, part: Part) -> tuple[np.ndarray, float]:
 
 def _step(ctx: Context, phrase: Phrase) -> list[Clause]:
     phrase.take("here")
-    if phrase.verb == "step" and phrase.has("direction", "place", "distance"):
+    if phrase.verb == "sidestep" and not {*phrase.ways(keep=True)} & {"left", "right"}:
+        raise phrase.no("does not say to which side; say left or right")
+    if phrase.verb in ("step", "sidestep") and phrase.has("direction", "place", "distance"):
         return _travel(ctx, phrase)
     feet = ctx.scene.known(["both", "feet"])
     if len(feet) < 2:
@@ -139,11 +156,11 @@ def _turning(ctx: Context, phrase: Phrase, sign: int, angle: float | None) -> li
 
 
 def _turn(ctx: Context, phrase: Phrase) -> list[Clause]:
-    if phrase.has("thing"):
+    if phrase.has("thing") and phrase.verb != "make":
         return turn_things(ctx, phrase)
     if place := ctx.place(phrase, "TO"):
         return _facing(ctx, phrase, [place[1]])
-    phrase.take("here")
+    here = _here(ctx, phrase)
     if (axis := phrase.one("axis")) and str(axis.children[-1])[0] not in "vz":
         raise phrase.unread(axis)
     spins, slot = phrase.verb in ("spin", "rotate", "pivot"), phrase.one("part_turn")
@@ -159,7 +176,15 @@ def _turn(ctx: Context, phrase: Phrase) -> list[Clause]:
     angle = 2 * np.pi if times and angle is None else angle
     if angle is not None and not sign and not part and angle < 2 * np.pi - 0.1:
         raise phrase.no("does not say to which side; say left or right")
-    return _turning(ctx, phrase, sign or 1, None if angle is None else float(angle * (times or 1)))
+    return [*_turning(ctx, phrase, sign or 1, None if angle is None else float(angle * (times or 1))), *here]
+
+
+def _here(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Take "in place", and return that the body stays there."""
+    if not phrase.take("here") or not ctx.scene.rises:
+        return []
+    ctx.stops = "in place"
+    return [ctx.clause(c.stay)]
 
 
 def _side(phrase: Phrase, ways: Sequence[str]) -> int:
@@ -197,7 +222,7 @@ def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 
 def _jump(ctx: Context, phrase: Phrase) -> list[Clause]:
-    phrase.take("here")
+    here = _here(ctx, phrase)
     times, ways = phrase.times(), {*phrase.ways(keep=True)} - {"up"}
     ctx.must_rise(phrase, "leave the ground")
     if "down" in ways:
@@ -205,7 +230,7 @@ def _jump(ctx: Context, phrase: Phrase) -> list[Clause]:
     if ways or phrase.has("place", "axis"):
         return [*_travel(ctx, phrase), ctx.clause(c.jump, times=times)]
     phrase.ways()
-    return [ctx.clause(c.jump, amount=phrase.number("distance"), times=times)]
+    return [ctx.clause(c.jump, amount=phrase.number("distance"), times=times), *here]
 
 
 def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -213,7 +238,10 @@ def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
     if phrase.verb == "balance" and (things := ctx.things(phrase)):
         return upright(ctx, things)
     phrase.take("here")
+    leaned, ctx.leaned = (ctx.leaned, []) if ctx.begins else ([], ctx.leaned)
     for slot in phrase.take("state", "times"):  # "stand up again"
+        if str(slot.children[-1]) == "still":
+            ctx.stops = phrase.verb
         if str(slot.children[-1]) not in (*UPRIGHT, "still", "straight", "again"):
             raise phrase.unread(slot)
     if pose := phrase.take("on_pose"):
@@ -228,12 +256,14 @@ def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
         if words[-1] not in ("leg", "foot", "paw", "legs", "feet") or one_of_four:
             raise phrase.unread(on, "cannot be stood on here")
         parts = [part for _, part in ctx.places(phrase, "ON")]
+        if len(parts) == 2 and words[0] == "both":
+            return [*as_high(ctx, parts), ctx.clause(c.stay)]
         if len(parts) == 1:
             return _on_leg(ctx, next((w for w in ("left", "right") if w in parts[0].words.split()), ""))
     if lies:
         ctx.balance, ctx.low = bool(ctx.balance), False
         return [ctx.clause(c.risen)]
-    return [ctx.clause(c.stay)]
+    return [ctx.clause(c.stay), *(cl.but(angle=0.0) for cl in leaned)]
 
 
 def _on_leg(ctx: Context, side: str) -> list[Clause]:
@@ -320,9 +350,14 @@ def _lie(ctx: Context, phrase: Phrase) -> list[Clause]:
         if str(slot.children[0]) != "still":
             raise phrase.unread(slot)
     ctx.must_rise(phrase, "sink")
-    scene = ctx.scene
+    scene, made = ctx.scene, list[Clause]()
+    for slot in phrase.take("on_pose"):
+        if (side := ctx.span(slot).split()[-1]) not in _UP_ON:
+            raise phrase.unread(slot)
+        way, axis = floats(scene.of.up), floats(ctx.along(_UP_ON[side]) @ scene.rot(scene.root))
+        made.append(ctx.clause(c.pointed, part=scene.parts.of(scene.root), way=way, word=f"on its {side}", axis=axis))
     most = _LIE * scene.of.height if scene.stands else _LOW * scene.length
-    return [_low(ctx, scene.root, most, "lie down")]
+    return [_low(ctx, scene.root, most, "lie down"), *made]
 
 
 def _fall(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -352,6 +387,8 @@ def _keep(ctx: Context, phrase: Phrase) -> list[Clause]:
     if phrase.has("thing"):
         return keep_things(ctx, phrase)
     if not phrase.has("state"):
+        if phrase.lasts:  # "lean back and hold for 3 s"
+            return []
         raise phrase.no("needs what to keep")
     return _stay(ctx, phrase)
 

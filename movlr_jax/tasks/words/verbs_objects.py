@@ -1,0 +1,156 @@
+"""Verbs of objects: touch, push, lift, put, grasp, release, kick. Each makes clauses of what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from movlr_jax.tasks.words import clauses as c
+from movlr_jax.tasks.words.clauses import Clause
+from movlr_jax.tasks.words.parts import Between, Part
+from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase
+from movlr_jax.tasks.words.scene import floats
+from movlr_jax.tasks.words.states import FORMS, free_of, joint, near, paired, placed, points
+
+_MOVES_JOINTS = ("move", "bring", "carry", "pull", "drag")
+_PUTS = ("put", "place", "set")
+_ON = 0.05  # m, distance from its place at which an object lies on another one
+_AWAY = 0.05  # m between the surfaces of a hand and what it has released
+_IN_JAWS = 0.5  # share of the distance at which a thing touches a gripper, at which it is between its jaws
+
+
+def approach(
+    ctx: Context, phrase: Phrase, things: Sequence[Part], must: bool = False, grips: bool = True
+) -> list[Clause]:
+    """Return that what handles objects is at them and its fingers close; not `must`: only on the way."""
+    once = not must and not grips and bool(phrase.has("tool"))  # "push it with the left foot"
+    hands = ctx.tools(phrase) or ctx.scene.hands[:1]
+    ctx.last = [ctx.movable(thing) for thing in things]
+    fingers = ctx.scene.fingers() if grips else ()
+    hands = [ctx.scene.grip(hand) for hand in hands] if fingers else hands
+    at = [
+        near(ctx, hand, thing, must or once).but(once=once)
+        for thing in things for hand in hands if hand.place != thing.place
+    ]  # fmt: skip
+    if not fingers:
+        return at
+    held = at[0] if len(at) == 1 else None
+    return [*at, ctx.clause(c.gripped, fingers=fingers, must=must, **_held(held) if held else {})]
+
+
+def _held(approach: Clause) -> dict[str, Any]:
+    """Return the hand, the thing, and the distance in m at which it is in the grip of the hand."""
+    share = _IN_JAWS if isinstance(approach["part"], Between) else 1.0
+    return {"hand": approach["part"], "thing": approach["other"], "within": round(share * approach["within"], 4)}
+
+
+def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
+    things, tools = ctx.things(phrase), ctx.tools(phrase)
+    if not things and tools and (way := phrase.way()):
+        return points(ctx, tools, way)
+    things = things or [part for _, part in ctx.places(phrase, "TO")]
+    if not things:
+        raise phrase.no("needs what to touch")
+    phrase.take("here")
+    hands = tools or [hand for hand in ctx.scene.hands[:1] if hand.place not in {t.place for t in things}]
+    if not hands:
+        raise phrase.no("needs the part that touches, as in touch the head with the right hand")
+    if len(things) > 1:  # "touch your toes": each with the hand of its side
+        return [near(ctx, hand, thing) for hand, thing in paired(tools or ctx.scene.hands, things)]
+    ctx.last = hands if all(map(ctx.scene.own, things)) else things
+    objects = not tools and not any(map(ctx.scene.own, things))
+    return [near(ctx, hand, thing).but(any_part=objects) for hand in hands for thing in things]
+
+
+def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return that joints, parts or objects move: by an amount, in a direction, or to a place."""
+    verb = phrase.verb
+    if joints := ctx.joints(phrase) if verb in _MOVES_JOINTS else []:
+        return joint(ctx, phrase, joints)
+    things = ctx.things(phrase, f"what to {verb}, as in {verb} the cube" + " on the plate" * (verb in _PUTS))
+    if verb in _PUTS and not phrase.has("place", "direction"):
+        raise phrase.no("needs where to put it, as in put the cube on the plate")
+    objects = not any(map(ctx.scene.own, things))
+    if phrase.has("place"):
+        ways, data = phrase.ways(), ctx.scene.data
+        there = _moved_to(ctx, phrase, things) if objects else placed(ctx, phrase, free_of(ctx, things, verb))
+        for clause in (clause for clause in there if dict(clause.given).get("other") and ways):
+            apart = clause["other"].now(data) - clause["part"].now(data)
+            if any(ctx.along(way) @ apart <= 0 for way in ways if way in WAYS):
+                raise phrase.no("names a place and another direction")
+        return there
+    distance = phrase.number("distance")
+    word = phrase.way()
+    if objects:
+        made = approach(ctx, phrase, things, grips=word in ("up", "down"))
+    elif not word:
+        raise phrase.no("needs a direction or a place")
+    else:
+        moves_root = ctx.scene.root in [part.place for part in things]
+        if moves_root and not ctx.scene.goes(floats(ctx.along(word))):
+            raise NotRead(word, f"is not possible: no joint lets {ctx.scene.root!r} move there")
+        made, things = list[Clause](), free_of(ctx, things, verb)
+    if word in ("up", "down"):
+        sign = 1 if word == "up" else -1
+        return [*made, *(ctx.clause(c.raised, part=part, sign=sign, amount=distance) for part in things)]
+    way, moves = floats(ctx.along(word)) if word else None, f"moves {word}".strip()
+    return [
+        *made,
+        *(ctx.clause(c.shifted, part=part, way=way, amount=distance, word=moves) for part in things),
+    ]
+
+
+def _moved_to(ctx: Context, phrase: Phrase, things: Sequence[Part]) -> list[Clause]:
+    """Return that objects are at a place, on it, above or below it."""
+    made = approach(ctx, phrase, things, grips=phrase.verb not in ("push", "shove"))
+    on, scene, up = str(phrase.left[0].children[0]).startswith(("on", "at")), ctx.scene, np.asarray(ctx.scene.of.up)
+    there = placed(ctx, phrase, things)
+    for i, clause in enumerate(there):
+        thing, target = clause["part"], clause["other"]
+        if target.place == thing.place:
+            raise NotRead(target.words, "is the object itself")
+        if on and clause.row is c.near and not scene.own(target):
+            above = round(scene.size(thing, up) + scene.size(target, up), 3)
+            there[i] = clause.but(within=_ON, above=above)
+    return [*made, *there]
+
+
+def _pick(ctx: Context, phrase: Phrase) -> list[Clause]:
+    things, amount = ctx.objects(phrase, "an object"), phrase.number("distance")
+    made = approach(ctx, phrase, things, must=True)
+    return [*made, *(ctx.clause(c.raised, part=part, amount=amount) for part in things)]
+
+
+def _grasp(ctx: Context, phrase: Phrase) -> list[Clause]:
+    return approach(ctx, phrase, ctx.objects(phrase, "an object to grasp"), must=True)
+
+
+def _release(ctx: Context, phrase: Phrase) -> list[Clause]:
+    hand, made = ctx.scene.hands[0], list[Clause]()
+    for part in ctx.objects(phrase, "an object to release"):
+        clause = near(ctx, hand, ctx.movable(part))
+        made.append(clause.but(within=clause["within"] + _AWAY, apart=True))
+    return made
+
+
+def _kick(ctx: Context, phrase: Phrase) -> list[Clause]:
+    things = ctx.objects(phrase, "an object to kick")
+    named = bool(phrase.has("tool"))
+    feet = ctx.tools(phrase) or ctx.scene.known(["foot"], "right")
+    if not feet:
+        raise phrase.no("needs a foot, and no body of this model is named so")
+    word, distance = phrase.way(), phrase.number("distance")
+    way, made = floats(ctx.along(word)) if word else None, list[Clause]()
+    for thing in things:
+        made += [near(ctx, foot, ctx.movable(thing), must=named).but(once=named) for foot in feet]
+        kicked = f"is kicked {FORMS.get(word, word)}".strip()
+        made.append(ctx.clause(c.shifted, part=thing, way=way, amount=distance, word=kicked))
+    return made
+
+
+OBJECT_VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {
+    "TOUCH": _touch, "PUSH": move_things, "PUT": move_things, "PICK": _pick, "GRASP": _grasp, "RELEASE": _release,
+    "KICK": _kick,
+}  # fmt: skip

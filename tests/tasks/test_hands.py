@@ -1,0 +1,100 @@
+"""Hands and grippers that are found in models: their digits, and which way they close."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+from bodies import BODIES
+from mujoco import mjx
+
+from movlr_jax.tasks.words.hands import Hand, digit_of, fingers_of, hands_of
+
+SHADOW = Path(mjx.__file__).parent / "test_data" / "shadow_hand" / "right_hand.xml"
+
+
+def found(model: mujoco.MjModel) -> list[Hand]:
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    return hands_of(model, data)
+
+
+@pytest.mark.parametrize(
+    ("names", "digit"),
+    [
+        (["rh_ffmiddle", "rh_FFJ2"], "index"),
+        (["robot0:lfmetacarpal"], "little"),
+        (["left_hand_middle_0_link"], "middle"),
+        (["if_bs"], "index"),
+        (["proxph4", "mcp4_flexion"], "ring"),
+        (["2distph_r"], "index"),
+        (["distal_thumb", "THtip"], "thumb"),
+        (["left_spring_link"], ""),
+        (["forearm", "wrist"], ""),
+    ],
+)
+def test_digits_are_known_by_the_names_of_their_bodies_and_joints(names: list[str], digit: str):
+    assert digit_of(names) == digit
+
+
+@pytest.mark.skipif(not SHADOW.exists(), reason="this version of mujoco-mjx has no Shadow Hand")
+def test_fingers_of_the_shadow_hand_close_towards_its_palm():
+    """Its FFJ4 and the like spread the fingers, and do not count; in C MuJoCo the others bring tips to the palm."""
+    model = mujoco.MjModel.from_xml_path(str(SHADOW))
+    (hand,) = found(model)
+    assert (hand.words, hand.jaws) == ("right hand", False)
+    assert {digit.name for digit in hand.digits} == {"thumb", "index", "middle", "ring", "little"}
+    assert {name for digit in hand.fingers for name, *_ in digit.joints} == {
+        f"rh_{finger}FJ{joint}" for finger in "FMRL" for joint in (1, 2, 3)
+    }
+    apart = []
+    for share in (0.0, 0.7):
+        data = mujoco.MjData(model)
+        for name, straight, bent in (joint for digit in hand.fingers for joint in digit.joints):
+            data.joint(name).qpos = straight + share * (bent - straight)
+        mujoco.mj_kinematics(model, data)
+        tips = data.xipos[[digit.tip for digit in hand.fingers]]
+        apart.append(np.linalg.norm(tips - data.body("rh_palm").xipos, axis=1))
+    assert (apart[1] < 0.7 * apart[0]).all()
+
+
+def test_jaws_close_on_each_other():
+    (gripper,) = found(mujoco.MjModel.from_xml_string(BODIES["panda"]))
+    assert (gripper.words, gripper.jaws) == ("gripper", True)
+    assert [digit.joints for digit in gripper.digits] == [
+        (("finger_joint1", 0.04, 0.0),),
+        (("finger_joint2", 0.04, 0.0),),
+    ]
+
+
+LEGS = """<mujoco><worldbody><body name="base"><freejoint/><geom size=".1"/>{}</body></worldbody></mujoco>"""
+LEG = """<body name="{0}_HIP" pos="{1} {2} 0"><joint name="{0}_HFE" axis="0 1 0"/><geom size=".02"/>
+<body name="{0}_SHANK" pos="0 0 -.2"><joint name="{0}_KFE" axis="0 1 0"/><geom size=".02"/></body></body>"""
+
+
+def test_legs_are_no_fingers():
+    """The front legs of a robot are LF and RF, as the little and the ring finger of a hand."""
+    legs = "".join(LEG.format(n, x, y) for n, x, y in (("LF", 1, 1), ("RF", 1, -1), ("LH", -1, 1), ("RH", -1, -1)))
+    assert found(mujoco.MjModel.from_xml_string(LEGS.format(legs))) == []
+    assert found(mujoco.MjModel.from_xml_string(BODIES["person"])) == []
+    assert found(mujoco.MjModel.from_xml_string(BODIES["quadruped"])) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("fist", ["hand"]),
+        ("fingers", ["hand"]),
+        ("middle finger", ["middle finger"]),
+        ("thumb", ["thumb"]),
+        ("left hand", []),
+        ("little finger", []),
+        ("finger", []),
+        ("die", []),
+    ],
+)
+def test_words_name_fingers(words: str, names: list[str]):
+    hands = found(mujoco.MjModel.from_xml_string(BODIES["hand"]))
+    assert [fingers.words for fingers in fingers_of(hands, words.split())] == names
