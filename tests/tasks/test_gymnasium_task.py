@@ -10,6 +10,7 @@ import pytest
 from environment_episodes import STEPS, random_episode, totals
 
 from movlr_jax.config.compose import compose
+from movlr_jax.control.build import acting
 from movlr_jax.engine.rewards import reward_source
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
@@ -77,6 +78,12 @@ def test_control_steps_are_those_of_the_environment():
     slow = episode.replace(steps=episode.steps.replace(time=2 * np.asarray(episode.steps.time)))
     with pytest.raises(UserError, match=r"acts every 0\.008 s; leave optimizer\.ctrl_dt out"):
         task.measure(slow, task)
+
+
+def test_a_policy_of_joint_targets_is_refused_where_an_environment_plays_torques_again():
+    config = compose(["+task=gymnasium", "env=Hopper-v5", "optimizer=ppo", "optimizer.ppo.action=pd"])
+    with pytest.raises(UserError, match="action=pd commands joint targets, but Hopper-v5 plays the torques"):
+        acting(config.optimizer, task_of(config))
 
 
 def test_an_environment_of_ones_own_brings_its_success(tmp_path, monkeypatch: pytest.MonkeyPatch):

@@ -12,6 +12,7 @@ from movlr_jax.control.ppo.config import PolicyConfig
 from movlr_jax.control.ppo.dynsyn import checked_groups, find_groups, grouped
 from movlr_jax.control.ppo.observations import gait_view, joint_view
 from movlr_jax.control.settings import Mpc2Settings, PpoSettings
+from movlr_jax.errors import UserError
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.simple import controls_text
@@ -61,6 +62,11 @@ def acting_task(config: Mpc2Settings | PpoSettings, task: Task) -> Task:
 
     The controls in the programs that the package wrote for the task become those targets.
     """
+    if task.holds_controls:
+        raise UserError(
+            f"optimizer.ppo.action=pd commands joint targets, but {task.name} plays the torques of its own "
+            "motors again; use optimizer.ppo.action=controls"
+        )
     posture = task.start(np.random.default_rng(0), config.ppo.starts)[0][0]
     space = spaces.pd(task.model, config.pd, posture)
     acting = replace(task, model=space.model, rest=space.rest)
