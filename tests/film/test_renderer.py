@@ -124,6 +124,39 @@ def test_caption_is_written_around_the_picture_and_never_over_it(model):
     assert with_text[0].std() > 10
 
 
+TWO = (
+    "turn right by 90°: 82° (asked 80° to 100°); move forward 1 m at about 0.84 m/s: 0.897 m (asked 0.9 m to 1.1 m); "
+)
+FOUR = "".join(f"the {side} arm of the body up: {n}5.7 cm (asked at least 5.0 cm); " for n, side in enumerate("abcd"))
+
+
+@pytest.mark.parametrize(("height", "width"), [(560, 480), (280, 240)], ids=["full", "preview"])
+@pytest.mark.parametrize(
+    ("measure", "verdict", "values"),
+    [
+        (f"{TWO}not achieved", "not achieved", ["82°", "0.897 m"]),
+        (f"{FOUR}achieved", "achieved", ["05.7 cm", "15.7 cm", "25.7 cm", "35.7 cm"]),
+        ("moved 5.61 m: no success", "no success", ["5.61 m"]),
+    ],
+)
+def test_the_verdict_is_first_and_each_value_is_shown(monkeypatch, height, width, measure, verdict, values):
+    strip, written = round(captions.STRIP * height), []
+    kept = captions.ImageDraw.ImageDraw.text
+
+    def text(draw: Any, at: Any, shown: str, **more: Any) -> None:
+        x = at[0] - (more["font"].getlength(shown) if more["anchor"] == "rm" else 0)
+        written.append((at[1], x, x + more["font"].getlength(shown), shown))
+        kept(draw, at, shown, **more)
+
+    monkeypatch.setattr(captions.ImageDraw.ImageDraw, "text", text)
+    captions.Strips(Caption("", "human reward, seed 778", measure, "a proposer, a judge"), width, strip)
+    written = sorted(line for line in written if line[3])
+    assert written[0][3] == verdict
+    assert max(end for _, _, end, _ in written) <= width
+    below = " ".join(shown for y, *_, shown in written if y > written[0][0])
+    assert [below.find(value) >= 0 for value in values] == [True] * len(values), below
+
+
 def test_speed_and_distance_of_a_travelling_body_are_read_from_its_path(model):
     follows = (Camera((0.0, 0.0, 0.6), 2.0, 90.0, -10.0, track="ball"),)
     clip = clip_of(model, 3.0, cameras=follows)
