@@ -170,6 +170,17 @@ def test_speed_and_distance_of_a_travelling_body_are_read_from_its_path(model):
     assert still[2].parts() == ["diverged at 0.30 s"]
 
 
+def test_the_speed_of_a_body_that_starts_at_rest_is_zero_in_the_first_picture(model):
+    """By hand: with 2 m/s^2 it has 2 m/s after 1 s, which is the mean speed of the second around that."""
+    follows = (Camera((0.0, 0.0, 0.6), 2.0, 90.0, -10.0, track="ball"),)
+    times = 0.01 + np.arange(201) * 0.01
+    qpos = np.repeat(model.qpos0[None], len(times), axis=0)
+    qpos[:, 0] = (times - times[0]) ** 2
+    clip = clip_of(model, qpos=qpos, times=times, cameras=follows)
+    first, quarter, middle = films._readings(model, mujoco.MjData(model), clip, None, np.array([0.01, 0.26, 1.01]))
+    assert (first.speed, quarter.speed, middle.speed) == pytest.approx((0.01, 0.5, 2.0))
+
+
 PLANE = '<geom type="plane" size="2 2 .1" {}/>'
 
 
