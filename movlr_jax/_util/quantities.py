@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 _UNITS = {
     "m_s": "m/s",
@@ -88,6 +89,22 @@ def quantity(value: float | None, metric: str) -> str:
             return f"{100 * value:z.1f} cm".replace("-", "−")
         case unit_name:
             return f"{number(value)} {unit_name}".strip()
+
+
+def span(low: float, high: float, metric: str, beside: Sequence[float] = ()) -> str:
+    """Format a range with one unit: `90 to 110 cm`, `at least 0.7 m/s`, `any`; two equal values are one.
+
+    beside: Values that are written next to it, with which it shares the unit.
+    """
+    finite = [abs(v) for v in (low, high, *beside) if math.isfinite(v)]
+    in_m = unit(metric) == "m" and max(finite, default=0.0) >= 1
+    first, last = (f"{number(v)} m" if in_m else quantity(v, metric) for v in (low, high))
+    if low == -math.inf:
+        return "any" if high == math.inf else f"at most {last}"
+    if high == math.inf:
+        return f"at least {first}"
+    end = re.sub(r"^[−\d.,]+", "", last)
+    return first if first == last else f"{first.removesuffix(end) if end else first} to {last}"
 
 
 def leading(metrics: Mapping[str, float]) -> list[str]:

@@ -136,7 +136,8 @@ def default_folder(task: Task) -> Path:
 def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[Trial, dict[str, Any]]:
     """Run the trials of a reward and save the trajectory of the middle one. Return its evaluation and a JSON record.
 
-    The seeds of the trials are `seed` and those after it. The measures in the record are means over the trials.
+    The seeds of the trials are `seed` and those after it. The measures in the record are means over the trials; its
+    seed, and that in the names of the files, is the one of the middle trial.
     """
     config = setup.config
     check_writable(setup.folder)  # before the work, whose result could not be kept
@@ -153,7 +154,7 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
         "task": setup.task.name,
         "model": setup.task.adapter.name,
         "reward": setup.origin,
-        "seed": seed,
+        "seed": _seed(outcome, seed),
         "optimizer": config.optimizer.name,
         "sandbox": config.sandbox,
         **{
@@ -165,7 +166,7 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
         **(claim.record() if len(trials) > 1 else {}),
     }
     if outcome.states:
-        stem = _stem(setup, seed)
+        stem = _stem(setup, _seed(outcome, seed))
         result["trajectory"] = str(write(setup.folder / f"{stem}.npz", outcome.states))
         write(setup.folder / f"{stem}.yaml", to_yaml(config).encode())  # export builds the task from it
         began(setup.folder, config)
@@ -178,6 +179,11 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
     if outcome.reason:
         result["reason"] = outcome.reason
     return outcome, result
+
+
+def _seed(outcome: Trial, first: int) -> int:
+    """Return the seed of a trial, or the first one if it did not run."""
+    return first if outcome.seed is None else outcome.seed
 
 
 def _stem(setup: EvaluationSetup, seed: int) -> str:
@@ -209,7 +215,7 @@ def run_and_film(
         if outcome.reason:
             raise UserError(f"reward {setup.origin}: {outcome.reason}")
         if films_here(setup.config, reporter):
-            name = f"{setup.origin} reward, seed {seed}{setup.where}"
+            name = f"{setup.origin} reward, seed {result['seed']}{setup.where}"
             caption = Caption(setup.task.description, name, verdict(setup.task.motion, dict(outcome.metrics)))
             with reporter.stage("film") as tick:
                 clip = clip_of(setup.task, outcome.states or b"", caption)

@@ -175,7 +175,7 @@ def seed_result(setup: EvaluationSetup, seed: int, reporter: Reporter) -> Mappin
     if path.is_file():
         reporter.say(f"  seed {seed}: reusing the saved result")
         return json.loads(path.read_text(encoding="utf-8"))
-    result = run_and_film(setup, seed, reporter)
+    result = {**run_and_film(setup, seed, reporter), "seed": seed}  # of several trials, it has that of the middle one
     write_atomically(path, json.dumps(result).encode())
     return result
 

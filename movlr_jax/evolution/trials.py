@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from movlr_jax._util.quantities import counted
+from movlr_jax._util.quantities import counted, span
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import trains
 from movlr_jax.evolution.gates import fault, score_of
@@ -17,6 +17,7 @@ from movlr_jax.evolution.population import Trials
 from movlr_jax.evolution.worth import Posterior, TrialScore, from_scores, halving, trial_values, undecided
 from movlr_jax.records import Claim, Trial
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.words.measure import Goal
 from movlr_jax.tasks.words.sentence import Sentence, achieved
 
 _LOOK = 4  # trials of the first program before the search
@@ -153,5 +154,23 @@ def claim_of(motion: Sentence | None, trials: Sequence[Trial]) -> Claim:
         successes=sum(map(bool, succeeded)) if has else None,
         failed=len(trials) - len(ran),
         metrics=means,
-        said=motion.asked(dict(means)) if motion and motion.tells and means else "",
+        said=_said(motion, ran) if motion and motion.tells and means else "",
     )
+
+
+def _said(motion: Sentence, ran: Sequence[Mapping[str, float]]) -> str:
+    """Return what was asked, and the least and the largest measure, as a mean of hits and misses is neither."""
+    if len(ran) == 1:
+        return motion.asked(dict(ran[0]))
+    falls, parts = [metrics["time_to_fall_s"] for metrics in ran if "time_to_fall_s" in metrics], list[str]()
+    if falls:
+        which = "" if len(falls) == len(ran) else f"{len(falls)} of {len(ran)} "
+        parts.append(f"{which}fell at {span(min(falls), max(falls), 'time_to_fall_s')}")
+    for _, name, measure in motion.named():
+        if measure.goal == Goal() or any(name not in metrics for metrics in ran):
+            continue
+        low, high = (f(metrics[name] for metrics in ran) for f in (min, max))
+        asked = measure.goal.low, measure.goal.high
+        found, wanted = span(low, high, measure.metric, asked), span(*asked, measure.metric, (low, high))
+        parts.append(f"{measure.text}: {found} (asked {wanted})")
+    return "; ".join(parts)

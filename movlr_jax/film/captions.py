@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ from PIL import Image, ImageDraw, ImageFont
 
 from movlr_jax.film.muscles import WEAKENED, scale
 
-STRIP = 0.07  # height of each of the two strips with texts, as a share of the film's height
+STRIP = 0.1  # height of each of the two strips with texts, as a share of the film's height
 _BACK, _TEXT, _FAINT, _ALARM = (30, 36, 45), (245, 247, 250), (165, 174, 186), (255, 120, 100)
+_DONE = (130, 220, 140)
 _IN_PICTURE = 0.034  # height of the texts in the picture, as a share of its height
 _SMALLEST = 8  # px, height of texts
-_TWO_LINES = 30  # px, height of a strip from which on it has two lines
+_LINE, _MOST_LINES = 14, 3  # px, least height of a line of a strip that has several; how many it has at most
+_VERDICT = re.compile(r"(?:^|; |: )((?:not |no )?(?:achieved|success))$")  # at the end of a measure
+_ASKED = re.compile(r" \(asked [^()]*\)")
 
 
 @dataclass(frozen=True)
@@ -49,29 +53,42 @@ class Reading:
 
 
 class Strips:
-    """A strip above the picture with the instruction, and one below with name, measure and note."""
+    """A strip above the picture with the instruction, and one below with verdict, name, note and measures.
+
+    The verdict is always shown in full; measures are shortened so that each value is shown.
+    """
 
     def __init__(self, caption: Caption, width: int, strip: int) -> None:
-        lines = 2 if strip >= _TWO_LINES else 1
-        margin, size = max(3, strip // 6), max(7, round(0.74 * strip / lines))
+        lines = max(1, min(_MOST_LINES, strip // _LINE))
+        margin, size = max(3, strip // 6 // lines), max(7, round(0.74 * strip / lines))
         room = width - 2 * margin
         small, faint = max(6, round(0.9 * size)), _font(max(6, round(0.8 * size)), False, caption.note)
         head, foot = (Image.new("RGB", (width, strip), _BACK) for _ in range(2))
         centre = [(0.5 + i) * (strip - 2) / lines + 1 for i in range(lines)]
         font = _font(size, True, caption.asked)
         asked = _lines(caption.asked, font, room, lines)
-        for y, text in zip(centre if len(asked) > 1 else [strip / 2], asked, strict=False):
+        for i, text in enumerate(asked):
+            y = strip / 2 + (i - 0.5 * (len(asked) - 1)) * (strip - 2) / lines
             ImageDraw.Draw(head).text((margin, y), text, fill=_TEXT, font=font, anchor="lm")
         draw, x = ImageDraw.Draw(foot), margin
-        texts = [text for text in (caption.name, caption.measure) if text]
-        for i, text in enumerate(texts[:lines] if lines > 1 else [" · ".join(texts)]):
-            font = _font(size, True, text) if i == 0 and lines > 1 else _font(small, False, text)
-            shown = _fitted(text, font, room)
-            draw.text((margin, centre[i]), shown, fill=_TEXT, font=font, anchor="lm")
-            x = margin + round(font.getlength(shown))
-            if i == 0:  # the note shares the first line
-                note = _fitted(caption.note, faint, width - margin - x - 2 * margin)
-                draw.text((width - margin, centre[0]), note, fill=_FAINT, font=faint, anchor="rm")
+        verdict, measured = _judged(caption.measure)
+        if verdict:
+            bold = _font(size, True, verdict)
+            fill = _ALARM if verdict.startswith("no") else _DONE
+            draw.text((x, centre[0]), verdict, fill=fill, font=bold, anchor="lm")
+            x += round(bold.getlength(f"{verdict} "))
+        first = [caption.name] if lines > 1 else [caption.name, measured]
+        told = " · ".join(text for text in first if text)
+        told = f"· {told}" if told and verdict else told
+        font = _font(size, True, told) if lines > 1 else _font(small, False, told)
+        shown = _fitted(told, font, width - margin - x)
+        draw.text((x, centre[0]), shown, fill=_TEXT, font=font, anchor="lm")
+        x += round(font.getlength(shown))
+        note = _fitted(caption.note, faint, width - margin - x - 2 * margin)
+        draw.text((width - margin, centre[0]), note, fill=_FAINT, font=faint, anchor="rm")
+        font = _font(small, False, measured)
+        for y, text in zip(centre[1:], _measures(measured, font, room, lines - 1), strict=False):
+            draw.text((margin, y), text, fill=_TEXT, font=font, anchor="lm")
         self._head, self._foot = np.asarray(head), np.asarray(foot)
 
     def around(self, picture: np.ndarray) -> np.ndarray:
@@ -132,6 +149,37 @@ class Display:
             draw.rectangle((x, round(y) - half, x + self._size - 1, round(y) + half - 1), fill=fill)
             draw.text((x + self._size + gap, y), words[2], fill=_TEXT, font=font, anchor="lm")
         return legend
+
+
+def _judged(measure: str) -> tuple[str, str]:
+    """Return the verdict at the end of a measure, empty if there is none, and the measure without it."""
+    found = _VERDICT.search(measure)
+    return (found[1], measure[: found.start()]) if found else ("", measure)
+
+
+def _measures(text: str, font: ImageFont.FreeTypeFont, room: int, most: int) -> list[str]:
+    """Return measures on at most `most` lines of `room` px, shortened so that each has its value.
+
+    What was asked is left out first, then the ends of the words before the values.
+    """
+    short = _ASKED.sub("", text)
+    names = [part.rpartition(": ")[0] for part in short.split("; ")]
+    longest = min(max(map(len, names)), room)  # no character is narrower than 1 px
+    texts = (_with_names(short, n) for n in range(longest, -1, -1))
+    for shown in (text, *texts):
+        lines = _lines(shown, font, room, most) if most else []
+        if " ".join(lines) == " ".join(shown.split()):
+            return lines
+    return _lines(short, font, room, most) if most else []
+
+
+def _with_names(measures: str, most: int) -> str:
+    """Return measures with names of at most `most` characters before their values; 0: the values alone."""
+    if not most:
+        return "; ".join(part.rpartition(": ")[2] for part in measures.split("; "))
+    parts = [part.rpartition(": ") for part in measures.split("; ")]
+    short = [name if len(name) <= most else f"{name[:most].rstrip()}…" for name, _, _ in parts]
+    return "; ".join(f"{name}{colon}{value}" for name, (_, colon, value) in zip(short, parts, strict=True))
 
 
 def _font(size: int, bold: bool, text: str = "") -> ImageFont.FreeTypeFont:

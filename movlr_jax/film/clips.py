@@ -143,7 +143,9 @@ def _readings(
         return np.stack([np.interp(t, clip.times, path[:, axis]) for axis in range(2)], axis=-1)
 
     before = np.clip(times - _WINDOW_S / 2, clip.times[0], clip.times[-1])
-    after = np.clip(times + _WINDOW_S / 2, clip.times[0], clip.times[-1])
+    # at the start not over what follows, which says nothing of a body at rest
+    later = np.clip(times - clip.times[0], np.diff(clip.times[:2]).sum(), _WINDOW_S / 2)
+    after = np.clip(times + later, clip.times[0], clip.times[-1])
     speed = np.linalg.norm(where(after) - where(before), axis=-1) / np.maximum(after - before, 1e-6)
     distance = np.linalg.norm(where(times) - path[0], axis=-1)
     return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import mujoco
@@ -11,11 +11,14 @@ import numpy as np
 
 from movlr_jax.biomech.world import World, show_upright, up_of
 from movlr_jax.tasks.base import Camera, Task
+from movlr_jax.tasks.words.clauses import travel
 
 SHOWN_GROUPS = 3  # of geoms and tendons
 _MAGENTA = np.array([1.0, 0.15, 0.85, 1.0], np.float32)
 _INK = np.array([0.16, 0.19, 0.24, 1.0], np.float32)  # of the numbers on the ground
 _BEHIND, _AHEAD = 2, 3  # m of the ground that are labelled
+_OFF = 1.0  # m beside the axis from which on distances along it say nothing
+_TURNED, _ASLANT = np.deg2rad((45.0, 15.0))  # of the body and of its way, from which on they say nothing
 _ASIDE = 0.6  # m from the path to the numbers, on the far side
 _RING = 32  # points of a ring around a place to reach
 _RING_SIZE = 0.03  # radius, as a share of the distance of the camera
@@ -85,6 +88,10 @@ class Marks:
     ground: Callable[[np.ndarray], np.ndarray] | None
     places: Sequence[np.ndarray]  # [3] m
     radius: float  # m, of the rings
+    along: bool = True  # whether the words ask for no way but that along x
+    begin: list[tuple[np.ndarray, np.ndarray]] = field(
+        default_factory=list
+    )  # place and rotation of the body at first
 
     @classmethod
     def of(cls, task: Task) -> Marks:
@@ -103,13 +110,14 @@ class Marks:
             ground_of(task),
             [] if outlined else [frame @ place for place in reachable],
             radius,
+            _along_x(task, frame),
         )
 
     def add_to(self, scene: mujoco.MjvScene, data: mujoco.MjData) -> None:
         """Add the marks for the state in `data` to a scene."""
         for place in self.places:
             self._ring(scene, place)
-        if self.body is None or self.ground is None:
+        if self.body is None or self.ground is None or not self.along or self._strays(data, self.body):
             return
         here = round(float(data.xpos[self.body][0]))
         for metre in range(here - _BEHIND, here + _AHEAD + 1):
@@ -120,6 +128,15 @@ class Marks:
                 kind = mujoco.mjtGeom.mjGEOM_LABEL
                 mujoco.mjv_initGeom(label, kind, np.zeros(3), np.array([*at, height]), np.eye(3).ravel(), _INK)
                 label.label = f"{metre} m"
+
+    def _strays(self, data: mujoco.MjData, body: int) -> bool:
+        """Return whether a body is beside the axis through where it began, or has turned from it."""
+        place, rotation = data.xpos[body].copy(), data.xmat[body].reshape(3, 3).copy()
+        if not self.begin:
+            self.begin.append((place, rotation))
+        turned = rotation @ self.begin[0][1].T
+        yaw = np.arctan2(turned[1, 0] - turned[0, 1], turned[0, 0] + turned[1, 1])  # twist about the vertical
+        return bool(abs(place[1] - self.begin[0][0][1]) > _OFF or abs(yaw) > _TURNED)
 
     def _ring(self, scene: mujoco.MjvScene, place: np.ndarray) -> None:
         turn = np.linspace(0.0, 2 * np.pi, _RING + 1)
@@ -134,6 +151,14 @@ class Marks:
                 kind = mujoco.mjtGeom.mjGEOM_LINE
                 mujoco.mjv_initGeom(line, kind, np.zeros(3), np.zeros(3), np.eye(3).ravel(), _MAGENTA)
                 mujoco.mjv_connector(line, kind, _LINE_PX, start, end)
+
+
+def _along_x(task: Task, frame: np.ndarray) -> bool:
+    """Return whether the words ask for no turn and for no way but that along x, in the `frame` [3, 3] with z up."""
+    clauses = task.motion.clauses if task.motion else []
+    ways = [frame @ np.asarray(clause["way"]) for clause in clauses if clause.row is travel]
+    aside = any(np.hypot(*way[:2]) * np.cos(_ASLANT) > abs(way[0]) for way in ways)
+    return not aside and all(clause.measure.changes != "heading" for clause in clauses)
 
 
 def _next(scene: mujoco.MjvScene) -> mujoco.MjvGeom | None:

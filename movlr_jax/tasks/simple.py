@@ -45,7 +45,7 @@ from movlr_jax.tasks.stage import add_sky, add_stage
 from movlr_jax.tasks.trial import trial
 from movlr_jax.tasks.view import camera_for
 from movlr_jax.tasks.walking import biomechanics
-from movlr_jax.tasks.words.clauses import risen
+from movlr_jax.tasks.words.clauses import FAR, at_height, jump, risen, travel
 from movlr_jax.tasks.words.measure import UP
 from movlr_jax.tasks.words.reading import read
 from movlr_jax.tasks.words.scene import Scene, length_of
@@ -140,14 +140,14 @@ def simple_task(
     targets = {goal: _target(goal, value, *placed) for goal, value in (goals or {}).items()}
     roles = {**adapter.roles, **(roles or {})}
     things = _placed_by(targets, bare, own_program=bool(reward or human_reward))
-    motion = None
+    motion, places = None, list[np.ndarray]()
     if not things:
         ahead = known.forward if known else forward_of(bare, placed[1].qpos, roles)
         recorded = [site.name for site in spec.sites]
         around = Scene(bare, placed[1].qpos, adapter.root, ahead, roles, recorded, tuple(adapter.touch))
         motion = read(description, around, partial=True)
         motion = motion.with_velocity(targets["velocity"].tolist()) if "velocity" in targets else motion
-        motion = replace(motion, decides=not (measure or success))
+        motion, places = replace(motion, decides=not (measure or success)), _destinations(motion, around)
         targets = velocity_goals(motion, roles) | targets
     parts = motion.parts if motion else []
     read_sites = {part.place for part in parts if part.offset is None}
@@ -161,7 +161,8 @@ def simple_task(
     layout = layout_of(compiled, targets)
     reached = reached_by(layout, targets)
     at, up = placed[1], layout.world.up
-    rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else carrying(compiled, at.qpos)
+    hovering = carrying(compiled, at.qpos)
+    rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else hovering
     begin = (
         start
         if callable(start)
@@ -172,6 +173,10 @@ def simple_task(
     if motion and any(clause.row is risen for clause in motion.clauses):  # room for a body that gets up
         shown.append(at.body(motion.of.name).xpos + up * length_of(bare, at, motion.of.name))
     shown += [part.overhead(at, up) for part in parts]
+    camera = camera_for(
+        compiled, at.qpos, adapter.root, shown,
+        places=places, rise=_rise(motion), flies=hovering is not None,
+    )  # fmt: skip
     controls = controls_text(compiled, servo_controls(compiled, at.qpos) if rest is None else rest)
     written = first is None
     first = first or first_reward(description, layout, reached, motion, adapter.root, controls)
@@ -210,7 +215,7 @@ def simple_task(
         measure=measured,
         score=score or partial(default_score, motion),
         tie=tie if tie is not None else 0.0 if score else TIE,
-        cameras=(camera_for(compiled, placed[1].qpos, adapter.root, shown),),
+        cameras=(camera,),
         initial_reward=first,
         human_reward=human or first,
         diagnose=partial(default_diagnosis, tolerance_m, motion),
@@ -229,6 +234,24 @@ def simple_task(
         return replace(task, success=_said_by(measure))
     within = f"{' and '.join(reached)} within {100 * tolerance_m:g} cm of its goal in the last half second"
     return replace(task, success=within) if reached else task
+
+
+def _destinations(motion: Sentence, around: Scene) -> list[np.ndarray]:
+    """Return where a body should go [3] m: the things that its travels lead to."""
+    words = [clause["word"].split() for clause in motion.clauses if clause.row is travel]
+    parts = [part for to, *named in filter(None, words) if to == "to" and named for part in around.known(named)]
+    return [part.now(around.data).copy() for part in parts]
+
+
+def _rise(motion: Sentence | None) -> float:
+    """Return how far a body should rise, m; 0 if it should not."""
+    found = [0.0]
+    for clause in motion.clauses if motion else ():
+        if clause.row is at_height and not clause["low"] and clause["body"] == clause.of.name:
+            found.append(clause["amount"] - clause.of.height)
+        if clause.row is jump or (clause.row is risen and clause["sign"] > 0 and clause["word"] != "get up"):
+            found.append(FAR.best if clause["amount"] is None else clause["amount"])
+    return max(found)
 
 
 def _said_by(function: Callable[..., Any]) -> str:

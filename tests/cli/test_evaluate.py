@@ -6,11 +6,13 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cli_cases import LEG as QUICK
 
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.engine import evaluate as module
+from movlr_jax.film.clips import Clip, Film
 from movlr_jax.sandbox.vet import Verdict
 
 REWARD = """WEIGHTS = {"up": %s}
@@ -58,6 +60,33 @@ def test_program_is_evaluated_in_several_trials(tmp_path: Path, capfd: pytest.Ca
     for seed in (4, 5, 6):
         assert f"  seed {seed}: " in said
     assert f"initial from 3 starts: {successes:.0f} of 3 succeed (" in said
+
+
+def test_film_and_its_files_have_the_seed_of_the_trial_that_they_show(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    filmed: list[Clip] = []
+    monkeypatch.setattr(module, "films_here", lambda *rest: True)
+    monkeypatch.setattr(module, "film", lambda clip, *rest: filmed.append(clip) or Film(b"film", b"sheet"))
+
+    def found(*more: str) -> dict:
+        assert evaluate([*QUICK, "reward=initial", "films=true", *more]) == 0
+        return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+    seeds = range(4, 9)
+    for seed in seeds:
+        found(f"run_dir=alone_{seed}", f"seed={seed}")
+    alone = dict(zip(seeds, filmed, strict=True))
+    others = []
+    for first in (4, 5, 6):
+        result = found(f"run_dir=from_{first}", f"seed={first}", "trials=3")
+        shown = next(seed for seed, clip in alone.items() if np.array_equal(clip.qpos, filmed[-1].qpos))
+        assert result["seed"] == shown
+        assert filmed[-1].caption.name == f"initial reward, seed {shown}"
+        assert result["trajectory"] == f"from_{first}/initial_seed{shown}.npz"
+        assert result["film"] == f"from_{first}/initial_seed{shown}.mp4"
+        others.append(shown != first)
+    assert any(others)
 
 
 def test_another_evaluation_does_not_overwrite_trajectory(elsewhere: Path, capsys: pytest.CaptureFixture[str]):

@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import mujoco
 import numpy as np
 import pytest
 from cli_cases import LEG
 from played_search import LookedUp, Trial, played, program
 from tiny_task import task as tiny_task
 
+from movlr_jax import records
 from movlr_jax.cli.search import main as search
 from movlr_jax.errors import UserError
 from movlr_jax.evolution import look as look_module
@@ -268,6 +270,28 @@ def test_a_program_that_fails_in_some_trials_counts_them_in_its_rate(tmp_path: P
     claim = claim_of(context.task.motion, found.population.trials["g00k00"])
     assert (claim.successes or 0) < claim.n
     assert claim.failed == claim.n - (claim.successes or 0)
+
+
+def test_a_claim_of_several_trials_has_the_range_of_each_measure_with_one_unit():
+    """A mean of hits and misses is that of none of them."""
+    body = """<mujoco><worldbody><geom type="plane" size="5 5 .1"/><body name="drone" pos="0 0 .3"><freejoint/>
+      <geom type="box" size=".1 .1 .02" mass=".5"/><site name="middle"/></body></worldbody>
+      <actuator><motor site="middle" gear="0 0 1 0 0 0" ctrlrange="0 20"/></actuator></mujoco>"""
+    model = mujoco.MjSpec.from_string(body)
+    motion = simple_task(name="drone", model=model, description="hover at 1 m and turn left by 90 degrees").motion
+    assert motion
+
+    def said(*heights: float, **more: float) -> str:
+        rows = [{"height_m": h, "turned_rad": 1.5 + 0.1 * h, "success": float(h > 0.9), **more} for h in heights]
+        return claim_of(motion, [records.Trial(metrics=row) for row in rows]).text()
+
+    hovers, turns = (
+        "hover at 1 m: 0.2 to 1.08 m (asked 0.9 to 1.1 m)",
+        "turn left by 90°: 87 to 92° (asked 80 to 100°)",
+    )
+    assert said(0.948, 0.2, 1.08) == f"2 of 3 succeed, {hovers}; {turns}"
+    assert said(0.95, 0.95).startswith("2 of 2 succeed, hover at 1 m: 0.95 m (asked 0.9 to 1.1 m)")
+    assert "fell at 1.5 s; hover" in said(0.948, 0.2, fell=1.0, time_to_fall_s=1.5)
 
 
 def test_a_search_in_which_nothing_runs_ends_in_a_sentence(tmp_path: Path):

@@ -18,7 +18,7 @@ from movlr_jax.film import clips as films
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Clip, Style, film, frames, side_by_side
 from movlr_jax.film.renderer import place, renderer
-from movlr_jax.tasks import build_task
+from movlr_jax.tasks import build_task, simple_task
 from movlr_jax.tasks.base import Camera
 
 SCENE = """
@@ -60,7 +60,7 @@ def clip_of(model: mujoco.MjModel, seconds: float = 0.5, cameras: Any = (FRONT,)
     times = 0.1 + np.arange(round(seconds / 0.1) + 1) * 0.1
     qpos = np.repeat(model.qpos0[None], len(times), axis=0)
     qpos[:, 0] = 0.5 * (times - 0.1)
-    more = {"goals": {}, "roles": {}, "ground_height": None, "weakened": {}}
+    more = {"goals": {}, "roles": {}, "ground_height": None, "weakened": {}, "motion": None}
     task = SimpleNamespace(model=model, cameras=cameras, **{n: changes.pop(n, v) for n, v in more.items()})
     parts = {"qpos": qpos, "times": times, "caption": Caption("an instruction", "a name", "a measure", "a note")}
     return Clip(task, **{**parts, **changes})  # pyright: ignore[reportArgumentType]
@@ -124,6 +124,39 @@ def test_caption_is_written_around_the_picture_and_never_over_it(model):
     assert with_text[0].std() > 10
 
 
+TWO = (
+    "turn right by 90°: 82° (asked 80° to 100°); move forward 1 m at about 0.84 m/s: 0.897 m (asked 0.9 m to 1.1 m); "
+)
+FOUR = "".join(f"the {side} arm of the body up: {n}5.7 cm (asked at least 5.0 cm); " for n, side in enumerate("abcd"))
+
+
+@pytest.mark.parametrize(("height", "width"), [(560, 480), (280, 240)], ids=["full", "preview"])
+@pytest.mark.parametrize(
+    ("measure", "verdict", "values"),
+    [
+        (f"{TWO}not achieved", "not achieved", ["82°", "0.897 m"]),
+        (f"{FOUR}achieved", "achieved", ["05.7 cm", "15.7 cm", "25.7 cm", "35.7 cm"]),
+        ("moved 5.61 m: no success", "no success", ["5.61 m"]),
+    ],
+)
+def test_the_verdict_is_first_and_each_value_is_shown(monkeypatch, height, width, measure, verdict, values):
+    strip, written = round(captions.STRIP * height), []
+    kept = captions.ImageDraw.ImageDraw.text
+
+    def text(draw: Any, at: Any, shown: str, **more: Any) -> None:
+        x = at[0] - (more["font"].getlength(shown) if more["anchor"] == "rm" else 0)
+        written.append((at[1], x, x + more["font"].getlength(shown), shown))
+        kept(draw, at, shown, **more)
+
+    monkeypatch.setattr(captions.ImageDraw.ImageDraw, "text", text)
+    captions.Strips(Caption("", "human reward, seed 778", measure, "a proposer, a judge"), width, strip)
+    written = sorted(line for line in written if line[3])
+    assert written[0][3] == verdict
+    assert max(end for _, _, end, _ in written) <= width
+    below = " ".join(shown for y, *_, shown in written if y > written[0][0])
+    assert [below.find(value) >= 0 for value in values] == [True] * len(values), below
+
+
 def test_speed_and_distance_of_a_travelling_body_are_read_from_its_path(model):
     follows = (Camera((0.0, 0.0, 0.6), 2.0, 90.0, -10.0, track="ball"),)
     clip = clip_of(model, 3.0, cameras=follows)
@@ -135,6 +168,17 @@ def test_speed_and_distance_of_a_travelling_body_are_read_from_its_path(model):
     still = films._readings(model, mujoco.MjData(model), clip_of(model), 0.3, times)
     assert (still[0].speed, still[0].parts()) == (None, ["0.10 s"])
     assert still[2].parts() == ["diverged at 0.30 s"]
+
+
+def test_the_speed_of_a_body_that_starts_at_rest_is_zero_in_the_first_picture(model):
+    """By hand: with 2 m/s^2 it has 2 m/s after 1 s, which is the mean speed of the second around that."""
+    follows = (Camera((0.0, 0.0, 0.6), 2.0, 90.0, -10.0, track="ball"),)
+    times = 0.01 + np.arange(201) * 0.01
+    qpos = np.repeat(model.qpos0[None], len(times), axis=0)
+    qpos[:, 0] = (times - times[0]) ** 2
+    clip = clip_of(model, qpos=qpos, times=times, cameras=follows)
+    first, quarter, middle = films._readings(model, mujoco.MjData(model), clip, None, np.array([0.01, 0.26, 1.01]))
+    assert (first.speed, quarter.speed, middle.speed) == pytest.approx((0.01, 0.5, 2.0))
 
 
 PLANE = '<geom type="plane" size="2 2 .1" {}/>'
@@ -271,6 +315,52 @@ def test_a_tracking_camera_follows_over_the_ground_but_not_up(model):
     follower, fixed = cameras.at(data)
     assert follower.lookat == pytest.approx([1.5, 1.75, 3])
     assert fixed.lookat == pytest.approx(FRONT.lookat)
+
+
+def _labels(task: Any, *states: np.ndarray) -> list[str]:
+    """The distances that are drawn at the last of some states of an episode."""
+    marks, data = views.Marks.of(task), mujoco.MjData(task.model)
+    for qpos in states:
+        place(task.model, data, qpos)
+        scene = mujoco.MjvScene(task.model, maxgeom=200)
+        marks.add_to(scene, data)
+    kinds = [scene.geoms[i] for i in range(scene.ngeom)]
+    return [geom.label for geom in kinds if geom.type == mujoco.mjtGeom.mjGEOM_LABEL]
+
+
+def test_distances_are_shown_only_on_the_way_along_x(model):
+    follows = (Camera((0.0, 0.0, 0.6), 2.0, 90.0, -10.0, track="ball"),)
+    task, begin = clip_of(model, cameras=follows).task, model.qpos0
+    moved, aside, turned, rolled = (begin.copy() for _ in range(4))
+    moved[:2], aside[:2] = (3.0, 0.5), (3.0, 1.5)
+    half = np.deg2rad(30.0)
+    turned[3:7] = np.cos(half), 0, 0, np.sin(half)
+    rolled[3:7] = np.cos(half), 0, np.sin(half), 0
+    assert _labels(task, begin, moved) == ["1 m", "2 m", "3 m", "4 m", "5 m", "6 m"]
+    assert _labels(task, begin, rolled)
+    assert not _labels(task, begin, aside)
+    assert not _labels(task, begin, turned)
+    assert _labels(task, turned), "it begins there"
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("walk forward", True),
+        ("walk backward", True),
+        ("stand still", True),
+        ("walk to the left", False),
+        ("turn right by 90 degrees, then walk forward 1 m", False),
+        ("walk forward, then turn left", False),
+    ],
+)
+def test_distances_are_not_shown_where_the_words_ask_for_another_way(words, shown):
+    cart = """<mujoco><worldbody><geom type="plane" size="9 9 .1"/>
+      <body name="cart" pos="0 0 .2"><freejoint/><geom type="box" size=".2 .1 .1"/>
+      <body name="wheel"><joint name="turn" axis="0 1 0"/><geom size=".1"/></body></body></worldbody>
+      <actuator><motor joint="turn"/></actuator></mujoco>"""
+    task = simple_task(name="seen", model=mujoco.MjSpec.from_string(cart), description=words)
+    assert bool(_labels(task, task.start(np.random.default_rng(0), 1)[0][0])) == shown
 
 
 def test_import_and_probe_leave_the_environment_alone():
