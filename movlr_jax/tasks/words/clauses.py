@@ -415,11 +415,12 @@ def joint(
     now, asked = f"state.q({quoted(name)})", by if to is None else to
     how, word = ("at", "to") if to is not None else ("moved" if slides else "turned", "by")
     moved = now if to is not None else _signed(sign, f"({now} - state.initial.q({quoted(name)}))")
+    lower = " to lower values" if sign < 0 and asked is None else ""
     metric = f"{identifier(name)}_{how}_{'m' if slides else 'rad'}"
     amount, free = _by(None if asked is None else sign * asked, metric, word), SLID if slides else BENT
     free = replace(free, low=least or free.low)
     return Measure(
-        f"joint {name} {'moves' if slides else 'turns'}{amount}", metric, moved,
+        f"joint {name} {'moves' if slides else 'turns'}{amount}{lower}", metric, moved,
         about(asked, NEAR if slides else ANGLE, free),
         (_grow(f"{identifier(name)}_turned", "joint", asked, moved, (20.0, 5.0)),),
         kind="joint", changes=name,

@@ -366,7 +366,7 @@ class Scene:
             return float(np.arctan2(np.linalg.norm(np.cross(up, down)), -up @ down))
 
         found = [angle(self.data)]
-        for values in product(*(np.linspace(*ranges[i], 33) for i in wide)):
+        for values in product(*(np.linspace(ranges[i][0], ranges[i][1], 33) for i in wide)):
             moved.qpos[:] = self.qpos
             moved.qpos[model.jnt_qposadr[[hinges[i] for i in wide]]] = values
             mujoco.mj_kinematics(model, moved)
