@@ -33,7 +33,7 @@ from movlr_jax.tasks.words.measure import (
     per_second,
     swings,
     unwrapped,
-)
+)  # fmt: skip
 from movlr_jax.tasks.words.parts import Part
 
 P = ParamSpec("P")
@@ -637,7 +637,7 @@ def never(of: Subject, what: Clause, both: bool = True) -> Measure:
     both: whether the other way counts, too: to the right, or down.
     """
     other, apart = what.measure, what.row is near
-    sided = (lambda x: np.abs(x)) if both else (lambda x: np.maximum(x, 0.0))
+    sided: Callable[[np.ndarray], np.ndarray] = np.abs if both else lambda x: np.maximum(x, 0.0)
     limit = other.limit or {"m": LENGTH, "rad": 0.2}.get(other.metric.rpartition("_")[2], 0.1)
     wanted, weight = error(other.quantity if both else f"jnp.maximum({other.quantity}, 0.0)"), 10.0
     if apart:

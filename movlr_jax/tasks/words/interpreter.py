@@ -96,11 +96,8 @@ def _with_amounts(phase: list[Clause]) -> list[Clause]:
 
 def _paces(ctx: Context, phase: list[Clause]) -> list[Clause]:
     """Return the speeds that the sentence gives to travels of which the distance is the measure."""
-    told = [
-        cl
-        for cl in phase
-        if cl.row is c.travel and cl["distance"] and (cl["exact"] or cl["tempo"] != 1.0) and not cl["turns"]
-    ]
+    far = [cl for cl in phase if cl.row is c.travel and cl["distance"] and not cl["turns"]]
+    told = [cl for cl in far if cl["exact"] or cl["tempo"] != 1.0]
     return [ctx.clause(c.pace, way=cl["way"], speed=cl["speed"], tempo=cl["tempo"]) for cl in told]
 
 
@@ -177,9 +174,7 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
         lifted = [cl for cl in phase if cl.row is c.raised and cl["part"].words.split()[-1] in _OF_LEGS]
         high = {"high": _HIGH} if lifted else {}
         phase = [cl.but(**high) if cl.row is c.steps else cl for cl in phase if cl not in lifted]
-    if (
-        len({cl["thing"] for cl in phase if cl.row is c.gripped}) > 1
-    ):  # several things: what the fingers touch is open
+    if len({cl["thing"] for cl in phase if cl.row is c.gripped}) > 1:  # what the fingers touch is open
         phase = [cl.but(hand=None, thing=None, within=0.0) if cl.row is c.gripped else cl for cl in phase]
     alone = _rows(phase) == {c.bent}
     return [cl.but(still=cl["still"] and alone) if cl.row is c.bent else cl for cl in phase]

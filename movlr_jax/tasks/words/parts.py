@@ -182,7 +182,7 @@ class Parts:
         placed = any(place_of(role.split("_")) for role in ends)
         if place and not placed:  # "the front leg" of a biped
             return []
-        if side and not sided and not any(self._side(self._roles[role]) == side for role in ends):
+        if side and not sided and not any(side in self._names.get(self._roles[role], ()) for role in ends):
             return []  # the left arm of a body with one arm
         sides = [side] if side and sided else ["", *SIDES]
         places = [place] if place else ["", *PLACES]
@@ -216,10 +216,6 @@ class Parts:
             offset = np.zeros(3)
         x, y, z = (float(v) + 0.0 for v in np.round(offset, 4))
         return Part(words, end, (x, y, z), self._roles.get(begins) or (self._base(name) if limb else name))
-
-    def _side(self, place: str) -> str:
-        """Return the side that the name of a body or site says."""
-        return side_of(self._names.get(place, ()))
 
     def _children(self, body: int) -> list[int]:
         return [int(b) for b in np.flatnonzero(self._model.body_parentid == body) if b]

@@ -62,16 +62,8 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         sides = [way for way in ways if way not in ("forward", "back")]
         sign = _side(phrase, sides) or 1
         way = floats(ctx.scene.around[0] * (-1 if "back" in ways else 1))
-        circle = ctx.clause(
-            c.travel,
-            way=way,
-            speed=speed,
-            word="in a circle",
-            exact=exact,
-            distance=distance,
-            turns=True,
-            tempo=tempo,
-        )
+        given = {"speed": speed, "exact": exact, "distance": distance, "tempo": tempo}
+        circle = ctx.clause(c.travel, way=way, word="in a circle", turns=True, **given)
         return [circle, *_turning(ctx, phrase, sign, 2 * np.pi)]
     word, direction, far = _direction(ctx, phrase, ways, kind == "DIAGONALLY")
     way = floats(direction)
