@@ -161,5 +161,6 @@ def test_a_side_or_place_that_is_not_there_is_an_error(words: str, feet: tuple[s
     assert missing in task.motion.problem
 
 
-def test_the_only_foot_is_on_any_side():
-    assert raised("raise the right foot", "foot") == ["foot"]
+def test_the_only_foot_is_on_no_side():
+    assert raised("raise the right foot", "foot") == []
+    assert raised("raise the foot", "foot") == ["foot"]

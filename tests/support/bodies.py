@@ -28,7 +28,7 @@ def _limb(side: str, y: float) -> str:
 
 
 _JOINTS = [f"{side}_{j}" for side in ("left", "right") for j in ("shoulder_x", "shoulder_y", "elbow", "hip", "knee")]
-PERSON = f"""<mujoco><worldbody><geom type="plane" size="5 5 .1"/>
+PERSON = f"""<mujoco><compiler angle="radian"/><worldbody><geom type="plane" size="5 5 .1"/>
 <body name="torso" pos="0 0 .96"><freejoint/><geom type="capsule" fromto="0 0 -.1 0 0 .4" size=".1"/>
   <body name="head" pos="0 0 .55"><geom size=".1"/></body>{_limb("left", 0.2)}{_limb("right", -0.2)}
 </body>
@@ -138,6 +138,7 @@ HAND = f"""<mujoco><worldbody><geom type="plane" size="2 2 .1"/>
 
 BODIES = {
     "person": PERSON,
+    "stiff": PERSON.replace("radian", "degree"),
     "crawler": CRAWLER,
     "hopper": HOPPER,
     "arm": block("xml", "## An arm that touches a ball"),

@@ -96,7 +96,7 @@ def test_a_knee_bends_by_its_joint_angle():
     assert summary(measured(task, posed(task), end)).startswith("right knee bent 46°: ")
     assert measured(task, posed(task), end, posed(task))["right_knee_bent_rad"] == pytest.approx(0.0, abs=1e-4)
 
-    task = made("straighten the left elbow by 40 degrees")
+    task = made("straighten the left elbow by 40 degrees", start={"left_elbow": -1.2})
     begin, end = posed(task, left_elbow=-1.2), posed(task, left_elbow=-0.5)
     assert measured(task, begin, end)["left_elbow_straightened_rad"] == pytest.approx(0.7, abs=1e-4)
     assert measured(made("straighten the left elbow"), begin, end)["left_elbow_angle_rad"] == pytest.approx(

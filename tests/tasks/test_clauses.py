@@ -106,6 +106,8 @@ QUARTER = np.pi / 2
         ("jump three times", {"z": 0.2 * np.sin(2 * np.pi * RAMP) ** 2}, "jumps", 2.0, 0),
         ("walk forward without turning", {"x": 2 * RAMP, "yaw": 0.1 * RAMP}, "never_turned_rad", 0.1, 1),
         ("walk forward without turning", {"x": 2 * RAMP, "yaw": -RAMP}, "never_turned_rad", 1.0, 0),
+        ("walk forward without turning right", {"x": 2 * RAMP, "yaw": -RAMP}, "never_turned_rad", 1.0, 0),
+        ("walk forward without turning right", {"x": 2 * RAMP, "yaw": RAMP}, "never_turned_rad", 0.0, 1),
         ("stand still for 1 s", {}, "lasted_s", 2.0, 1),
         ("stand still for 3 s", {}, "lasted_s", 2.0, 0),
         ("walk slowly", {"x": 1.1 * RAMP}, "progress_m_s", 0.55, 1),  # usual are 1.1 m/s
@@ -179,6 +181,9 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
             1,
         ),
         ("panda", "move finger_joint1 by 2 cm", {"finger_joint1": 0.02}, "finger_joint1_moved_m", 0.02, 1),
+        ("panda", "move finger_joint1", {"finger_joint1": 0.035}, "finger_joint1_moved_m", 0.035, 1),
+        ("panda", "move finger_joint1", {"finger_joint1": 0.01}, "finger_joint1_moved_m", 0.01, 0),
+        ("arm", "rotate the elbow", {"elbow": -1.0}, "elbow_turned_rad", 1.0, 1),  # it only goes down from 0
         ("arm", "flex the elbow to 90 degrees", {"elbow": -QUARTER}, "elbow_angle_rad", QUARTER, 1),
         ("arm", "flex the elbow to 90 degrees", {"elbow": -2.0}, "elbow_angle_rad", 2.0, 0),
         ("arm", "bend the elbow by 30 degrees", {"elbow": -np.deg2rad(30)}, "elbow_bent_rad", np.deg2rad(30), 1),
@@ -196,6 +201,18 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
         ),
         ("person", "raise the left arm sideways", {"left_shoulder_x": 0.5}, "left_arm_direction_error_rad", 1.07, 0),
         ("person", "raise the right arm", {"right_shoulder_y": -3.0}, "right_arm_raised_m", 1.0746, 1),
+        (
+            "person",
+            "raise the right arm",
+            {"right_shoulder_y": -0.6},
+            "right_arm_raised_m",
+            0.094,
+            0,
+        ),  # of 1.08 m: a shrug
+        ("person", "raise the right hand", {"right_shoulder_y": -0.6}, "right_hand_raised_m", 0.094, 0),
+        ("person", "raise the right hand", {"right_shoulder_y": -1.2}, "right_hand_raised_m", 0.344, 1),
+        ("person", "raise the right arm by 9 cm", {"right_shoulder_y": -0.6}, "right_arm_raised_m", 0.094, 1),
+        ("person", "raise the right arm by 5 cm", {"right_shoulder_y": -0.6}, "right_arm_raised_m", 0.094, 0),
         ("person", "lower the right arm", {"right_shoulder_y": -3.0}, "right_arm_lowered_m", -1.0746, 0),
         ("person", "stand on the left leg", {"right_hip": -0.9, "right_knee": 1.2}, "right_foot_raised_m", 0.15, 1),
         ("cart", "keep the pole upright", {"hinge": 0.4}, "pole_tilt_error_rad", 0.4, 0),
@@ -404,13 +421,35 @@ def test_lying_down_is_low_and_no_fall():
 
 
 def test_to_stand_up_counts_after_lying_down():
-    """By hand: it lies below 0.336 m, and 0.5 s before the end it is 0.96 - 0.425 m high again."""
+    """By hand: it begins 0.96 m high and lies below 0.336 m; it stands from 0.864 m, and sits at 0.56 m."""
     task = made("person", "lie down, then stand up")
-    down, and_up = -0.85 * np.minimum(2 * RAMP, 1), -0.85 * (1 - np.abs(2 * RAMP - 1))
-    found = motion(task, root(task, z=and_up))
-    assert found["second_raised_m"] == pytest.approx(0.2, abs=0.03)
-    assert found["success"] == 1
-    assert motion(task, root(task, z=down))["success"] == 0
+
+    def lies_then(up_to: float, tilt: float = 0.0) -> dict[str, float]:
+        qpos = root(task, z=np.interp(RAMP, [0, 0.3, 0.6, 1], [0, -0.85, up_to, up_to]))
+        qpos[60:, 3], qpos[60:, 5] = np.cos(tilt / 2), np.sin(tilt / 2)
+        return motion(task, qpos)
+
+    assert (lies_then(-0.05)["second_height_m"], lies_then(-0.05)["success"]) == (pytest.approx(0.91), 1)
+    assert lies_then(-0.4)["success"] == 0
+    assert lies_then(-0.05, tilt=0.6)["success"] == 0
+    assert motion(task, root(task, z=-0.85 * np.minimum(2 * RAMP, 1)))["success"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "body", "high"), [("touch the cube", "left_finger", 0.03), ("touch the die", "", 0)]
+)
+def test_a_hand_touches_with_what_is_nearest(words: str, body: str, high: float):
+    """By hand: a thing 5 mm above the tip of a finger, or of the palm, is touched; one 5 cm above is not."""
+    task = made("panda" if body else "hand", words)
+    data = mujoco.MjData(task.model)
+    data.qpos[:] = start(task)
+    mujoco.mj_forward(task.model, data)
+    thing, half = words.split()[-1], 0.02 if body else 0.015
+    tip = data.body(body).xpos if body else data.body("palm").xpos + (0.04, 0.0, 0.01 + 0.03)  # a ball of 4 cm
+    for gap, success in ((0.005, 1), (0.05, 0)):
+        there = tip + (0.0, 0.0, high + half + gap) - data.body(thing).xpos
+        found = motion(task, slid(task, thing, *there))
+        assert (found[f"hand_to_{thing}_gap_m"], found["success"]) == (pytest.approx(gap, abs=1e-3), success)
 
 
 def test_after_facing_a_place_forward_is_towards_it():

@@ -45,6 +45,28 @@ def test_refusal_names_sentences_that_would_be_read(body: str, words: str, near:
     assert repr(near) in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("body", "words", "said", "unsaid"),
+    [
+        ("arm", "touch the ball with the left hand", "touch the ball'", "left arm"),
+        ("panda", "raise the left arm", "it has: arm (hand)", "'raise the right arm'"),
+        ("panda", "rotate joint9 by 30 degrees", "which has joint1, joint2, joint3", "is it"),
+        ("person", "walk without turning by 30 degrees", "cannot be excluded by an amount", "which side"),
+        (
+            "hopper",
+            "bend the knee by 200 degrees",
+            "reaches 0° to 120°, so 200° is out of its range",
+            "by 200 degrees |",
+        ),
+    ],
+)
+def test_refusal_says_what_the_model_has(body: str, words: str, said: str, unsaid: str):
+    with pytest.raises(Unreadable) as error:
+        read(words, scene(body))
+    assert said in str(error.value)
+    assert unsaid not in str(error.value)
+
+
 def test_partial_reading_says_what_is_left():
     found = read("raise the right arm, then whistle", scene("person"), partial=True)
     assert (found.text(), found.unread) == ("right arm up, stay in place, upright", ("whistle",))

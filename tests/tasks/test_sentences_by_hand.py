@@ -64,7 +64,7 @@ def facts(clause: Clause) -> dict[str, Any]:
     if clause.row is c.squat:
         found |= {"m": -given["depth"], "returns": given["returns"]}
     if clause.row is c.at_height:
-        found["most"] = given["low"]
+        found |= {"most": given["low"], "least": given["least"]}
     if clause.row is c.jump:
         found["each_m"] = given["amount"]
     return found

@@ -33,11 +33,13 @@ from movlr_jax.tasks.words.measure import (
     per_second,
     swings,
     unwrapped,
-)
+)  # fmt: skip
 from movlr_jax.tasks.words.parts import Part
 
 P = ParamSpec("P")
 Row = Callable[Concatenate[Subject, P], Measure]
+Surface = tuple[tuple[str, tuple[Vector, ...]], ...]  # bodies with balls (x, y, z, radius) m that fill their shapes
+Shapes = tuple[Surface, Vector, float]  # of a body, and half the size [3] m and the radius in m of a thing
 VELOCITY = "state.com_vel"  # expression of that of the body [3] m/s
 OFF = np.deg2rad(20.0)  # tolerance of a direction
 AT_ONCE = 2.5  # rad, greatest angle to turn by for which the requested heading does not move
@@ -55,6 +57,7 @@ LEANS = np.deg2rad(10.0)  # of a body that leans without an amount
 LEAN = "lean"  # what a body changes that tilts as a whole
 CLOSED, OPEN = 0.7, 0.2  # shares of their way at which fingers or jaws count as closed, and as open or straight
 BENT = Goal(0.35, best=1.5, scale=0.5)  # rad, of a joint without an amount
+SLID = Goal(0.05, best=0.2)  # m, of a slide
 
 
 @dataclass(frozen=True)
@@ -289,17 +292,18 @@ def risen(of: Subject, sign: int = 1, amount: float | None = None, word: str = "
     )  # fmt: skip
 
 
-def at_height(of: Subject, body: str, amount: float, word: str, low: bool = False) -> Measure:
+def at_height(of: Subject, body: str, amount: float, word: str, low: bool = False, least: bool = False) -> Measure:
     """Height in m of a body above the ground.
 
-    low: whether `amount` m is the most that it may be, else about what it should be.
+    low, least: whether `amount` m is the most or the least that it may be, else about what it should be.
     """
     name, height = f"{identifier(body)}_height", f"state.height({quoted(body)})"
-    most, off = Goal(high=amount, scale=max(amount, 0.1)), f"{height} - {amount:.4g}"
+    scale, off = max(amount, 0.1), f"{height} - {amount:.4g}"
+    most, missed = Goal(high=amount, scale=scale), f"jnp.{'minimum' if least else 'maximum'}({off}, 0.0)"
     return Measure(
         word, "height_m" if body == of.name else f"{name}_m", height,
-        most if low else about(amount, LENGTH, most),
-        (Term(name, "height", 20.0, error(f"jnp.maximum({off}, 0.0)" if low else off)),),
+        most if low else Goal(amount, scale=scale) if least else about(amount, LENGTH, most),
+        (Term(name, "height", 20.0, error(missed if low or least else off)),),
         kind="height", changes="height",
     )  # fmt: skip
 
@@ -343,17 +347,19 @@ def lasts(of: Subject, s: float) -> Measure:
 # Parts, joints and objects.
 
 
-def raised(of: Subject, part: Part, sign: int = 1, amount: float | None = None, most: float = np.inf) -> Measure:
+def raised(
+    of: Subject, part: Part, sign: int = 1, amount: float | None = None, most: float = np.inf, least: float = LENGTH
+) -> Measure:
     """Height in m that a part has gained or lost.
 
-    most: m; more does not count for the terms.
+    least: m, without an amount; most: m; more does not count for the terms.
     """
     way, done = ("up", "raised") if sign > 0 else ("down", "lowered")
     height = along(part.moved, [sign * c for c in of.up])
     grown = height if np.isinf(most) else f"jnp.minimum({height}, {most:g})"
     return Measure(
         f"{part.words} {way}{_by(amount)}", f"{part.name}_{done}_m", height,
-        about(amount, NEAR, Goal(LENGTH, best=min(0.5, most), scale=0.2)),
+        about(amount, NEAR, Goal(least, best=min(max(0.5, 2 * least), most), scale=0.2)),
         (_grow(f"{part.name}_{way}", "part", amount, grown, (100.0, 20.0)),),
         changes=part.name, parts=(part,),
     )  # fmt: skip
@@ -403,16 +409,19 @@ def joint(
     by: float | None = None,
     to: float | None = None,
     slides: bool = False,
+    least: float = 0.0,  # rad or m, without an amount
 ) -> Measure:
     """Angle or way in rad or m by which a hinge or slide has moved, or its value."""
     now, asked = f"state.q({quoted(name)})", by if to is None else to
     how, word = ("at", "to") if to is not None else ("moved" if slides else "turned", "by")
     moved = now if to is not None else _signed(sign, f"({now} - state.initial.q({quoted(name)}))")
+    lower = " to lower values" if sign < 0 and asked is None else ""
     metric = f"{identifier(name)}_{how}_{'m' if slides else 'rad'}"
-    amount = _by(None if asked is None else sign * asked, metric, word)
+    amount, free = _by(None if asked is None else sign * asked, metric, word), SLID if slides else BENT
+    free = replace(free, low=least or free.low)
     return Measure(
-        f"joint {name} {'moves' if slides else 'turns'}{amount}", metric, moved,
-        about(asked, NEAR, Goal(0.05, best=0.2)) if slides else about(asked, ANGLE, BENT),
+        f"joint {name} {'moves' if slides else 'turns'}{amount}{lower}", metric, moved,
+        about(asked, NEAR if slides else ANGLE, free),
         (_grow(f"{identifier(name)}_turned", "joint", asked, moved, (20.0, 5.0)),),
         kind="joint", changes=name,
     )  # fmt: skip
@@ -459,8 +468,9 @@ def near(
     once: bool = False,
     word: str = "",  # "10 cm below"
     any_part: bool = False,  # whether the words say no part, so that none touches it where they exclude that
+    shapes: Shapes | None = None,  # of a hand with what hangs on it, and of the other one
 ) -> Measure:
-    """Distance in m between a part and another one, or a point above it.
+    """Distance in m between a part and another one, or a point above it; of the shapes of a hand and its fingers.
 
     apart: whether it should be greater than `within`. once: whether the least distance of the phase counts.
     """
@@ -468,28 +478,21 @@ def near(
     word = word or ("to" if not must else "away from" if apart else "on" if above else "meets" if once else "at")
     place = "on" if above > 0.0 else "below" if above else "to"
     name, distance = f"{part.name}_to_{other.name}", f"jnp.linalg.norm({part.text()} - {target})"
+    terms = [Term(f"{name}_apart", "place", 20.0, f"jnp.minimum({distance}, {within:g})")]
+    terms = terms if apart else distance_terms(name, part.text(), target)
     goal = Goal(within, scale=0.1) if apart else Goal(high=within, scale=0.2)
-    away = Term(f"{name}_apart", "place", 20.0, f"jnp.minimum({distance}, {within:g})")
     return Measure(
         f"{part.words} {word} {other.words}",
-        f"{part.name}_{place}_{other.name}_{'distance' if apart else 'error'}_m",
-        distance,
-        goal if must else Goal(), (away,) if apart else tuple(distance_terms(name, part.text(), target)),
+        f"{part.name}_{place}_{other.name}_{'gap' if shapes else 'distance' if apart else 'error'}_m",
+        _gap(other, *shapes) if shapes else distance, goal if must else Goal(), tuple(terms),
         kind="place", changes=part.name, parts=(part, other), limit=within, counts="least" if once else "held",
     )  # fmt: skip
 
 
-def untouched(
-    of: Subject,
-    surface: tuple[tuple[str, tuple[Vector, ...]], ...],
-    thing: Part,
-    half: Vector,
-    radius: float,
-) -> Measure:
-    """Least distance in m at any time between the surface of a body and that of a thing.
+def _gap(thing: Part, surface: Surface, half: Vector, radius: float) -> str:
+    """Return the expression of the least distance in m between the surfaces of bodies and of a thing.
 
-    surface: bodies with the balls (x, y, z, radius) that fill their shapes; half: [3] m, half the size of a box, 0 of
-    a ball, which has a radius in m. The term knows only the frames of the bodies, for a program that can be read.
+    half: [3] m, half the size of a box, 0 of a ball, which has a radius in m.
     """
     gaps, turned = list[str](), f" @ state.rot({quoted(thing.place)})"
     for body, balls in surface:
@@ -498,11 +501,19 @@ def untouched(
         if any(half):
             at = f"jnp.maximum(jnp.abs({at}{turned}) - {array_of(half)}, 0.0)"
         gaps.append(f"jnp.min(jnp.linalg.norm({at}, axis=-1) - {array_of([ball[3] for ball in balls])})")
-    gap = f"(jnp.min(jnp.array([{', '.join(gaps)}])) - {radius:.4g})"
+    return f"(jnp.min(jnp.array([{', '.join(gaps)}])) - {radius:.4g})"
+
+
+def untouched(of: Subject, thing: Part, shapes: Shapes) -> Measure:
+    """Least distance in m at any time between the surface of a body and that of a thing.
+
+    The term knows only the frames of the bodies, for a program that can be read.
+    """
+    surface, half, radius = shapes
     apart, wide = f"jnp.linalg.norm(state.pos(body) - {thing.text()})", radius + max(half) + 0.1
     near_it = f"-sum(shaping.gaussian({apart}, {wide:.3g}) for body in {tuple_of([body for body, _ in surface])})"
     return Measure(
-        f"never touch {thing.words}", f"{thing.name}_gap_m", gap,
+        f"never touch {thing.words}", f"{thing.name}_gap_m", _gap(thing, *shapes),
         Goal(0.0, scale=0.1), (Term(f"{thing.name}_gap", "place", 10.0, near_it),),
         kind="place", counts="worst", parts=(thing,),
     )  # fmt: skip
@@ -620,19 +631,23 @@ def waves(of: Subject, part: Part, trunk: str, left: Vector, far: float = 0.1, t
     )  # fmt: skip
 
 
-def never(of: Subject, what: Clause) -> Measure:
-    """Greatest value of the measure of what should not happen at any time of a phase."""
+def never(of: Subject, what: Clause, both: bool = True) -> Measure:
+    """Greatest value of the measure of what should not happen at any time of a phase.
+
+    both: whether the other way counts, too: to the right, or down.
+    """
     other, apart = what.measure, what.row is near
+    sided: Callable[[np.ndarray], np.ndarray] = np.abs if both else lambda x: np.maximum(x, 0.0)
     limit = other.limit or {"m": LENGTH, "rad": 0.2}.get(other.metric.rpartition("_")[2], 0.1)
-    wanted, weight = error(other.quantity), 10.0
+    wanted, weight = error(other.quantity if both else f"jnp.maximum({other.quantity}, 0.0)"), 10.0
     if apart:
         wanted, weight = f"jnp.minimum({other.quantity}, {2 * limit:g})", 20.0
     return Measure(
-        f"never {other.text}", f"never_{other.metric}", other.quantity,
+        "never turn" if both and what.row is turn else f"never {other.text}", f"never_{other.metric}", other.quantity,
         Goal(limit, scale=0.1) if apart else Goal(high=limit, scale=max(limit, 0.1)),
         (Term(f"never_{other.terms[0].name}", other.kind, weight, wanted),),
         kind=other.kind,
-        curve=other.curve if apart else lambda values, time: np.abs(other.curve(values, time)),
+        curve=other.curve if apart else lambda values, time: sided(other.curve(values, time)),
         counts="worst", parts=other.parts,
     )  # fmt: skip
 
@@ -654,7 +669,7 @@ TABLE: dict[str, Callable[..., Measure]] = {
     "PART_bent_rad, PART_straightened_rad or PART_angle_rad": bent,
     "JOINT_turned_rad, JOINT_moved_m, JOINT_at_rad or JOINT_at_m": joint,
     "PART_direction_error_rad or PART_tilt_error_rad": pointed,
-    "PART_to_OTHER_error_m, PART_on_OTHER_error_m or PART_to_OTHER_distance_m": near,
+    "PART_to_OTHER_error_m, PART_on_OTHER_error_m, PART_to_OTHER_distance_m or PART_to_OTHER_gap_m": near,
     "OTHER_gap_m": untouched,
     "PART_above_OTHER_m or PART_below_OTHER_m": above,
     "PART_lean_WAY_rad": leaned,

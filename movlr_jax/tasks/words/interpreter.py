@@ -24,7 +24,10 @@ _GOES_ON = ("TRAVEL", "TURN", "STEP", "RAISE", "LOWER", "BEND", "STRAIGHTEN", "W
             "JUMP", "CLOSE", "OPEN", "LEAN", "PUT")  # fmt: skip
 _MAY_SAY_NOTHING = ("STAY", "KEEP", "STAND")
 _NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.joint, c.squat, c.leaned)
-_AMOUNTS = ("by", "to", "amount", "angle", "times")
+_AMOUNTS, _AMOUNT_SLOTS = (
+    ("by", "to", "amount", "angle", "times"),
+    ("distance", "angle", "angle_to", "times", "height"),
+)
 # verbs that go as high, as far or as fast as they can if no amount is said
 _EXTENTS = {
     **dict.fromkeys(("high", "as high as possible"), ("RAISE", "JUMP", "WAVE")),
@@ -93,11 +96,8 @@ def _with_amounts(phase: list[Clause]) -> list[Clause]:
 
 def _paces(ctx: Context, phase: list[Clause]) -> list[Clause]:
     """Return the speeds that the sentence gives to travels of which the distance is the measure."""
-    told = [
-        cl
-        for cl in phase
-        if cl.row is c.travel and cl["distance"] and (cl["exact"] or cl["tempo"] != 1.0) and not cl["turns"]
-    ]
+    far = [cl for cl in phase if cl.row is c.travel and cl["distance"] and not cl["turns"]]
+    told = [cl for cl in far if cl["exact"] or cl["tempo"] != 1.0]
     return [ctx.clause(c.pace, way=cl["way"], speed=cl["speed"], tempo=cl["tempo"]) for cl in told]
 
 
@@ -129,12 +129,14 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
     return done
 
 
-def _metrics(clauses: Sequence[Clause]) -> set[str]:
-    return {clause.measure.metric for clause in clauses}
+def _metrics(clauses: Sequence[Clause]) -> set[tuple[str, int]]:
+    return {(clause.measure.metric, dict(clause.given).get("sign", 1)) for clause in clauses}
 
 
-def _excluded(clauses: Sequence[Clause]) -> set[str]:
-    return {clause["what"].measure.metric for clause in clauses if clause.row is c.never}
+def _excluded(clauses: Sequence[Clause]) -> set[tuple[str, int]]:
+    never = [clause for clause in clauses if clause.row is c.never]
+    one = _metrics([clause["what"] for clause in never])
+    return one | {(metric, -sign) for metric, sign in _metrics([cl["what"] for cl in never if cl["both"]])}
 
 
 def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
@@ -172,9 +174,7 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
         lifted = [cl for cl in phase if cl.row is c.raised and cl["part"].words.split()[-1] in _OF_LEGS]
         high = {"high": _HIGH} if lifted else {}
         phase = [cl.but(**high) if cl.row is c.steps else cl for cl in phase if cl not in lifted]
-    if (
-        len({cl["thing"] for cl in phase if cl.row is c.gripped}) > 1
-    ):  # several things: what the fingers touch is open
+    if len({cl["thing"] for cl in phase if cl.row is c.gripped}) > 1:  # what the fingers touch is open
         phase = [cl.but(hand=None, thing=None, within=0.0) if cl.row is c.gripped else cl for cl in phase]
     alone = _rows(phase) == {c.bent}
     return [cl.but(still=cl["still"] and alone) if cl.row is c.bent else cl for cl in phase]
@@ -199,6 +199,7 @@ def _placed(ctx: Context, phase: list[Clause]) -> list[Clause]:
         placed.append(clause)
     for clause in placed:
         if clause.row is c.travel:
+            ctx.measured &= clause["distance"] is not None
             distance = clause["distance"] if clause["distance"] is not None else 1.5 * clause["speed"]
             ctx.travelled = ctx.travelled + distance * np.asarray(clause["way"])
             ctx.risen = (ctx.risen or 0.0) + distance * float(clause["way"] @ up)
@@ -231,6 +232,9 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     verb = ctx.verb
     assert verb is not None
     slots = [slot for slot in children if isinstance(slot, lark.Tree)]
+    if negated and {slot.data for slot in slots} & {*_AMOUNT_SLOTS}:
+        raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
+    sided = any(slot.data == "direction" for slot in slots)
     phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)])
     seconds = phrase.number("duration")
     phrase.lasts = seconds is not None
@@ -239,7 +243,8 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     phrase.done()
     if negated:
         ctx.balance, ctx.lowest, ctx.leaned = (True if verb.type == "FALL" else balance), lowest, []
-        return [] if verb.type == "FALL" else [_never(ctx, clause, verb) for clause in made]
+        made = [] if verb.type == "FALL" else [_never(ctx, clause, verb, sided) for clause in made]
+        return [*made, ctx.clause(c.lasts, s=seconds)] if seconds else made
     if seconds:
         made = [*made, ctx.clause(c.lasts, s=seconds)]
     if not made and verb.type not in _MAY_SAY_NOTHING:
@@ -260,19 +265,19 @@ def _as_it_is(slot: Tree, verb: lark.Token) -> bool:
     return slot.data == "extent" and verb.type in _EXTENTS.get(str(slot.children[0]), (verb.type,))
 
 
-def _never(ctx: Context, clause: Clause, verb: lark.Token) -> Clause:
+def _never(ctx: Context, clause: Clause, verb: lark.Token, sided: bool) -> Clause:
     if clause.row is c.travel:
         ctx.stops = str(verb)
         return ctx.clause(c.stay)
     if clause.row is c.near and clause["any_part"]:
-        half, radius = ctx.scene.extent(clause["other"])
-        shape = {"surface": ctx.scene.surface, "half": half, "radius": radius}
-        return ctx.clause(c.untouched, thing=clause["other"], **shape)
+        shapes = ctx.scene.surface, *ctx.scene.extent(clause["other"])
+        return ctx.clause(c.untouched, thing=clause["other"], shapes=shapes)
     said = dict(clause.given)
     if clause.row is c.bent and clause["sign"] < 0 and not clause["to"]:  # "without straightening the knee"
-        return ctx.clause(c.never, what=clause.but(to=None))
+        return ctx.clause(c.never, what=clause.but(to=None), both=False)
     if any(said.get(name) is not None for name in _AMOUNTS) or said.get("exact"):
         raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     if clause.row not in _NEVER:
         raise NotRead(str(verb), "cannot be excluded", verb.start_pos or 0)
-    return ctx.clause(c.never, what=clause)
+    both = clause.row is c.joint or (clause.row is c.turn and not sided)
+    return ctx.clause(c.never, what=clause, both=both)

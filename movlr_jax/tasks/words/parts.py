@@ -175,18 +175,17 @@ class Parts:
         return [self._part(name, noun) for name in alike]
 
     def _of_role(self, noun: str, side: str, place: str) -> list[Part]:
-        """Return the parts that have a role of this name, on this side and at this place, or on all if not said.
-
-        A model with one arm names no side, so its arm is on any.
-        """
+        """Return the parts that have a role of this name, on this side and at this place, or on all if not said."""
         known = _ROLES.get(noun, (JOINTS.get(noun, noun.replace(" ", "_")),))
         ends = [role for role in self._roles for of in known if f"_{role}".endswith(f"_{of}")]
         sided = any(side_of(role.split("_")) for role in ends)
         placed = any(place_of(role.split("_")) for role in ends)
-        sides = [side] if side and sided else ["", *SIDES]
-        places = [place] if place and placed else ["", *PLACES]
         if place and not placed:  # "the front leg" of a biped
             return []
+        if side and not sided and not any(side in self._names.get(self._roles[role], ()) for role in ends):
+            return []  # the left arm of a body with one arm
+        sides = [side] if side and sided else ["", *SIDES]
+        places = [place] if place else ["", *PLACES]
         found: list[Part] = []
         for at in places:
             for on in sides:

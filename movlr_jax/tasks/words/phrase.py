@@ -147,6 +147,7 @@ class Context:
     balance: bool | None = None  # None: as the body stands at the start
     lowest: float = FALLEN
     travelled: np.ndarray = field(default_factory=lambda: np.zeros(3))  # [3] m, by the phases before
+    measured: bool = True  # whether all these have distances
     yaw: float | None = 0.0  # rad, left, by the phases before; None: not known
     risen: float | None = 0.0  # m, by the clauses before; None: not known
     low: bool = False  # whether it lies, sits or kneels after the clauses before

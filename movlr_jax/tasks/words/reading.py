@@ -75,8 +75,11 @@ def _whole(text: str, scene: Scene, known: set[str]) -> Sentence:
     for found in re.finditer(r"[^\s,;.]+", text):
         if found[0] not in known and not re.fullmatch(_NUMBER, found[0]):
             close = difflib.get_close_matches(found[0], known, 1, 0.8)
+            hint = f" (is it {close[0]!r}?)" if close else ""
+            if alike := scene.numbered(found[0]):
+                hint = f", which has {', '.join(alike)}"
             why = "is not a word that is understood here, nor a part of this model"
-            raise NotRead(found[0], why + (f" (is it {close[0]!r}?)" if close else ""), found.start())
+            raise NotRead(found[0], why + hint, found.start())
     parser = _parser(tuple(sorted(scene.nouns, key=lambda word: (-len(word), word))))
     try:
         tree = parser.parse(text)

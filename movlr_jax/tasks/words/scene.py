@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import mujoco
 import numpy as np
@@ -26,7 +27,7 @@ _FROUDE = {"walk": 0.25, "run": 1.0, "low": 0.1}
 _BESIDE = 0.2  # m from the surface of a thing: a body that is there has reached it
 _LONG = 0.03  # m, a shorter segment has no direction
 _MIDDLE = 0.01  # m, from the middle of the body: a part there is on no side
-_TOUCH = 0.03  # m between the surfaces of two bodies that touch
+TOUCH = 0.03  # m between the surfaces of two bodies that touch
 _HANDS = ("hand", "palm", "gripper", "fingertip", "tip", "tool", "effector", "fist", "end")
 _FINGERS = ("finger", "thumb", "index", "middle", "ring", "little", "jaw", "gripper", "tip", "pad")
 HINGE = mujoco.mjtJoint.mjJNT_HINGE
@@ -154,6 +155,12 @@ class Scene:
         part = self.parts.of(tip or self.model.body(digit.tip).name)
         return replace(part, words=names_of([digit], hand.side)) if digit.name else part
 
+    def numbered(self, word: str) -> list[str]:
+        """Return the names that differ from a word in their number only: joint1, joint2 for joint9."""
+        stem = re.sub(r"\d+$", "", word)
+        names = (*self.joints, *self.parts.names)
+        return [name for name in names if stem != word and re.fullmatch(rf"{re.escape(stem)}\d+", name.lower())]
+
     def joint(self, words: Sequence[str]) -> list[str]:
         """Return the hinges and slides that the words name; "knees" names those that differ in side or number."""
         said = [word for word in words if word != "joint"] or list(words)
@@ -208,7 +215,7 @@ class Scene:
         apart = part.now(self.data) - self.data.body(self.root).xpos - moved
         apart = apart - (apart @ up) * up
         distance = float(np.linalg.norm(apart))
-        if distance <= _TOUCH:
+        if distance <= TOUCH:
             return None
         return apart / distance, float(f"{max(distance - self.size(part) - _BESIDE, 0.5 * distance):.2g}")
 
@@ -269,10 +276,21 @@ class Scene:
                 found[name] = found.get(name, ()) + tuple(floats([*centre, radius]) for centre in centres)
         return tuple(found.items())
 
+    def hand_surface(self, hand: Part) -> tuple[tuple[str, tuple[Vector, ...]], ...]:
+        """Return the surface of a hand with the fingers or jaws that hang on it; none of another part."""
+        model, body = self.model, self.body_of(hand)
+        mine = [of for of in self.fingered if of.palm == model.body_weldid[body]]
+        if not mine or not {hand.words.split()[-1]} & {*_HANDS, *HANDS} or hand.place in self.fingers():
+            return ()
+        tops = {body, *(digit.bodies[0] for of in mine for digit in of.digits)}
+        return tuple((name, balls) for name, balls in self.surface if tops & {*above(model, model.body(name).id)})
+
     def extent(self, thing: Part) -> tuple[Vector, float]:
-        """Return half the size [3] m of a thing with one shape, a box, or the radius in m of a ball."""
+        """Return half the size [3] m of a thing with one shape, a box, or the radius in m of a ball or a point."""
+        if thing.offset is None:
+            return (0.0, 0.0, 0.0), 0.0
         geoms = np.flatnonzero(self.model.geom_bodyid == self.body_of(thing))
-        if len(geoms) != 1 or thing.offset is None or any(self.model.geom_pos[geoms[0]]):
+        if len(geoms) != 1 or any(self.model.geom_pos[geoms[0]]):
             raise UserError(f"{thing.words} has no single shape, so that nothing touches it cannot be measured")
         half = self.model.geom_aabb[geoms[0], 3:]
         round_ = self.model.geom_type[geoms[0]] == mujoco.mjtGeom.mjGEOM_SPHERE
@@ -280,7 +298,7 @@ class Scene:
 
     def touching(self, part: Part, other: Part) -> float:
         """Return the distance in m between two parts at which they touch."""
-        return round(_TOUCH + self.size(part) + self.size(other), 3)
+        return round(TOUCH + self.size(part) + self.size(other), 3)
 
     @cached_property
     def hands(self) -> list[Part]:
@@ -333,6 +351,35 @@ class Scene:
                 long = length * float(np.linalg.norm(body.ipos)) >= _LONG**2
                 return (model.body(ancestor).name, floats(body.ipos)) if long else None
         return None
+
+    def bending(self, part: Part, upper: str, below: Vector) -> tuple[float, float, float]:
+        """Return the least and greatest angle in rad that a knee or elbow reaches, and that at the start."""
+        model, moved = self.model, mujoco.MjData(self.model)
+        chain = {*above(model, model.body(part.place).id)} - {*above(model, model.body(upper).id)}
+        hinges = [j for j in range(model.njnt) if model.jnt_bodyid[j] in chain and model.jnt_type[j] == HINGE]
+        ranges = [model.jnt_range[j] if model.jnt_limited[j] else (-np.pi, np.pi) for j in hinges]
+        wide = sorted(range(len(hinges)), key=lambda i: -np.ptp(ranges[i]))[:2]
+
+        def angle(data: mujoco.MjData) -> float:
+            up = data.body(upper).xpos - data.body(part.place).xpos
+            down = data.body(part.place).xmat.reshape(3, 3) @ np.asarray(below)
+            return float(np.arctan2(np.linalg.norm(np.cross(up, down)), -up @ down))
+
+        found = [angle(self.data)]
+        for values in product(*(np.linspace(ranges[i][0], ranges[i][1], 33) for i in wide)):
+            moved.qpos[:] = self.qpos
+            moved.qpos[model.jnt_qposadr[[hinges[i] for i in wide]]] = values
+            mujoco.mj_kinematics(model, moved)
+            found.append(angle(moved))
+        return min(found), max(found), found[0]
+
+    def slides(self, joint: str) -> bool:
+        return bool(self.model.joint(joint).type[0] == mujoco.mjtJoint.mjJNT_SLIDE)
+
+    def reach(self, joint: str) -> tuple[float, float, float]:
+        """Return the least and greatest value of a joint in rad or m, and that at the start."""
+        low, high = self.model.joint(joint).range if self.model.joint(joint).limited[0] else (-np.inf, np.inf)
+        return float(low), float(high), float(self.data.joint(joint).qpos[0])
 
     def axis(self, part: Part) -> Vector | None:
         """Return the axis [3] of a body that points where the body does, in its frame; None for a limb or a site."""

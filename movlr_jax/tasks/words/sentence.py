@@ -241,9 +241,7 @@ class Sentence:
         changed = {(m.changes, m.kind) for _, _, m in self.named()}
         turns = any(changes == "heading" for changes, _ in changed)
         terms = upright_terms(self.of, turns, not changed & {("height", "down"), ("height", "height")})
-        return (
-            terms if all(changes != c.LEAN for changes, _ in changed) else terms[:-1]
-        )  # its tilt is what it is asked
+        return terms if all(changes != c.LEAN for changes, _ in changed) else terms[:-1]  # its tilt is asked
 
     def first_terms(self) -> list[Term]:
         """Return the terms of an initial program: the best of each kind for the body, the best of each part."""

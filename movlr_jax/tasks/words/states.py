@@ -24,6 +24,7 @@ GROUND = {"on": "on the ground", "off": "raised", "from": "raised"}  # of a part
 BENT, STRAIGHT = ("bent", "flexed"), ("straight", "straightened", "stiff", "locked", "extended")
 _OPEN, _CLOSED = ("open", *STRAIGHT), ("closed", *BENT)  # of fingers
 _ASIDE = ("sideways", "to side", "aside")
+_ARMS, _RISES = ("arm", "hand", "palm", "forearm"), 0.2  # share of the way to straight up by which they are raised
 _ON = 0.05  # m, distance from its place at which an object lies on another one
 FORMS = {"forwards": "forward", "ahead": "forward", "backwards": "backward", "back": "backward"}
 _STEMS = {"backward": "back", "upward": "up", "downward": "down"}
@@ -60,7 +61,7 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str, at: int = 0) -> lis
             for part in free
         ]
     if word in _HIGH or word in _LOWERED:
-        return [ctx.clause(c.raised, part=part, sign=1 if word in _HIGH else -1) for part in free]
+        return [raised(ctx, part, 1 if word in _HIGH else -1) for part in free]
     if word in _ASIDE:
         return [pointed(ctx, part, scene.aside(part), "sideways") for part in free]
     return points(ctx, parts, word, at)
@@ -114,6 +115,17 @@ def upright(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
     return [pointed(ctx, part, np.asarray(ctx.scene.of.up), "upright") for part in free]
 
 
+def raised(ctx: Context, part: Part, sign: int = 1, amount: float | None = None) -> Clause:
+    """Return that a part goes up or down; an arm or hand without an amount by a share of what it can rise."""
+    scene, least = ctx.scene, c.LENGTH
+    if sign > 0 and amount is None and part.words.split()[-1] in _ARMS and scene.own(part):
+        side = side_of(part.words.split())
+        arm = next(iter(scene.known([*([side] if side else []), "arm"])), part)
+        up = np.asarray(scene.of.up)
+        least = max(least, round(_RISES * float((arm.overhead(scene.data, up) - arm.now(scene.data)) @ up), 2))
+    return ctx.clause(c.raised, part=part, sign=sign, amount=amount, least=least)
+
+
 def as_high(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
     """Return that parts stay as high as they are."""
     return [ctx.clause(c.never, what=ctx.clause(c.raised, part=part)) for part in parts]
@@ -126,10 +138,11 @@ def bent(
     for part in parts:
         if not (bends := ctx.scene.bends(part)):
             raise NotRead(part.words, "does not bend or turn: it is no joint, knee or elbow of this model")
-        still = part.words.endswith("elbow")
-        made.append(
-            ctx.clause(c.bent, part=part, above=bends[0], below=bends[1], sign=sign, by=by, to=to, still=still)
-        )
+        given = {"sign": sign, "by": by, "to": to, "still": part.words.endswith("elbow")}
+        if by is not None or to:
+            change = None if by is None else sign * by
+            _check_range(ctx, part.words, ctx.scene.bending(part, *bends), "a_rad", change, to)
+        made.append(ctx.clause(c.bent, part=part, above=bends[0], below=bends[1], **given))
     return made
 
 
@@ -140,29 +153,44 @@ def bends(ctx: Context, parts: Sequence[Part], phrase: Phrase, sign: int) -> lis
 
 def joint(ctx: Context, phrase: Phrase, joints: Sequence[str], sign: int = 1) -> list[Clause]:
     by, to = phrase.number("angle", signed=True), phrase.number("angle_to", signed=True)
-    if by is not None and by < 0:
-        sign, by = -sign, -by
-    length, made = phrase.number("distance"), list[Clause]()
+    length = phrase.number("distance", signed=True)
     for name in joints:
-        slides = bool(ctx.scene.model.joint(name).type[0] == 2)
+        slides = ctx.scene.slides(name)
         if (slides and (by is not None or to is not None)) or (not slides and length is not None):
             kind = "slide, which moves in m" if slides else "hinge, which turns in degrees"
             raise NotRead(name, f"is a {kind}")
-        by = length if slides else by
-        _check_range(ctx, name, sign * by if to is None and by is not None else to, to is None)
-        made.append(ctx.clause(c.joint, name=name, sign=sign, by=by, to=to, slides=slides))
-    return made
+    by = length if by is None else by
+    return [moved(ctx, name, sign if by is None or by > 0 else -sign, by and abs(by), to) for name in joints]
 
 
-def _check_range(ctx: Context, joint: str, value: float | None, change: bool) -> None:
-    """Check that a joint can be at, or change by, a value in rad or m, after the clauses before. Raises NotRead."""
-    model, before = ctx.scene.model, ctx.at.get(joint, float(ctx.scene.data.joint(joint).qpos[0]))
-    end = value if not change else None if value is None or before is None else value + before
-    ctx.at[joint] = end
-    low, high = model.joint(joint).range
-    if end is not None and model.joint(joint).limited and not low - 0.02 <= end <= high + 0.02:
-        why = f"reaches {low:.3g} to {high:.3g} rad or m, so {end:.3g} is out of its range"
-        raise NotRead(joint, why)
+def moved(ctx: Context, name: str, sign: int, by: float | None, to: float | None = None) -> Clause:
+    """Return that a joint changes by an amount in rad or m, or is at one; without one by half of its way at most."""
+    ends, slides = ctx.scene.reach(name), ctx.scene.slides(name)
+    before = _check_range(ctx, name, ends, "m_m" if slides else "a_rad", by and sign * by, to)
+    least, (low, high, now) = (c.SLID if slides else c.BENT).low, ends
+    if by is None and to is None:
+        now = now if before is None else before
+        ways = {1: high - now, -1: now - low}
+        sign = -sign if ways[sign] < min(least, ways[-sign]) else sign
+        least = float(f"{min(least, 0.5 * ways[sign]):.2g}")
+    return ctx.clause(c.joint, name=name, sign=sign, by=by, to=to, slides=slides, least=least)
+
+
+def _check_range(
+    ctx: Context, name: str, ends: Sequence[float], metric: str, by: float | None, to: float | None
+) -> float | None:
+    """Return the value before of what goes from ends[0] to ends[1] and begins at ends[2], if it is known.
+
+    Raises NotRead if it cannot be at, or change by, an amount in rad or m after the clauses before.
+    """
+    (low, high, now), slack = ends, 0.02 if metric == "a_rad" else 1e-3
+    before = ctx.at.get(name, now)
+    end = to if to is not None else None if by is None or before is None else before + by
+    ctx.at[name] = end
+    if end is not None and not low - slack <= end <= high + slack:
+        between = f"{quantity(low, metric)} to {quantity(high, metric)}"
+        raise NotRead(name, f"reaches {between}, so {quantity(end, metric)} is out of its range")
+    return before
 
 
 def arranged(ctx: Context, phrase: Phrase, parts: Sequence[Part], but: str = "") -> list[Clause]:

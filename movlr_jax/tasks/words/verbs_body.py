@@ -19,10 +19,8 @@ from movlr_jax.tasks.words.verbs_parts import keep_things, turn_things
 _CROUCHED = 0.3  # as FALLEN, for motions close to the ground
 _DEPTH = 0.3  # share of its height by which a body goes down that squats
 _SIT = 0.6  # share of its height at which a body sits, most
-_LIE, _LOW = (
-    0.35,
-    0.3,
-)  # share of its height, or of the length of one that does not stand, at which it lies, most
+_STANDS = 0.9  # share of its height at the start at which a body stands that has lain or sat, least
+_LIE, _LOW = 0.35, 0.3  # share of its height, or of the length of one that does not stand, at which it lies, most
 _UP_ON = {"back": "forward", "belly": "back", "stomach": "back"}  # lying on it -> what points up
 _KNEES = 0.15  # m above the ground, most, of a body that kneels
 _IN_PLACE = ("walk", "march", "run", "jog", "step", "trot", "sprint")
@@ -64,16 +62,8 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         sides = [way for way in ways if way not in ("forward", "back")]
         sign = _side(phrase, sides) or 1
         way = floats(ctx.scene.around[0] * (-1 if "back" in ways else 1))
-        circle = ctx.clause(
-            c.travel,
-            way=way,
-            speed=speed,
-            word="in a circle",
-            exact=exact,
-            distance=distance,
-            turns=True,
-            tempo=tempo,
-        )
+        given = {"speed": speed, "exact": exact, "distance": distance, "tempo": tempo}
+        circle = ctx.clause(c.travel, way=way, word="in a circle", turns=True, **given)
         return [circle, *_turning(ctx, phrase, sign, 2 * np.pi)]
     word, direction, far = _direction(ctx, phrase, ways, kind == "DIAGONALLY")
     way = floats(direction)
@@ -93,8 +83,8 @@ def _return(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return the way back to where the body was at the start."""
     phrase.only("back", "goes back to the start")
     far, speed = float(np.linalg.norm(ctx.travelled)), ctx.scene.speed(_PACES.get(phrase.verb, "walk"))
-    if ctx.yaw is None or not far:
-        raise phrase.no("needs a travel before, by a distance, that it can undo")
+    if ctx.yaw is None or not far or not ctx.measured:
+        raise phrase.no("needs ways before by distances, that it can undo, as in walk forward 2 m")
     back, speed = floats(-ctx.travelled / far), float(f"{speed:.2g}")
     return [ctx.clause(c.travel, way=back, speed=speed, word="to the start", distance=round(far, 3))]
 
@@ -261,9 +251,19 @@ def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
         if len(parts) == 1:
             return _on_leg(ctx, next((w for w in ("left", "right") if w in parts[0].words.split()), ""))
     if lies:
-        ctx.balance, ctx.low = bool(ctx.balance), False
-        return [ctx.clause(c.risen)]
+        return _get_up(ctx)
     return [ctx.clause(c.stay), *(cl.but(angle=0.0) for cl in leaned)]
+
+
+def _get_up(ctx: Context) -> list[Clause]:
+    """Return that a body that lies, sits or kneels is as it stood at the start; higher, if it lay then."""
+    scene, ctx.balance, ctx.low = ctx.scene, bool(ctx.balance), False
+    if scene.lies:
+        return [ctx.clause(c.risen)]
+    height, trunk = round(_STANDS * scene.of.height, 3), scene.parts.of(scene.root)
+    up = {"part": trunk, "way": floats(scene.of.up), "axis": scene.vertical(trunk)}
+    high = ctx.clause(c.at_height, body=scene.root, amount=height, word="stand up", least=True)
+    return [high, ctx.clause(c.pointed, **up)]
 
 
 def _on_leg(ctx: Context, side: str) -> list[Clause]:
@@ -295,8 +295,8 @@ def _rise(ctx: Context, phrase: Phrase) -> list[Clause]:
     if phrase.has("height"):
         return _height(ctx, phrase)
     amount = phrase.number("distance")
-    if phrase.verb == "rise" and not ctx.lies and amount is None:
-        return [ctx.clause(c.stay)]
+    if phrase.verb == "rise" and amount is None:
+        return _get_up(ctx) if ctx.lies else [ctx.clause(c.stay)]
     if ctx.lies:
         ctx.balance = ctx.low = False
     return _higher(ctx, phrase, 1, amount)

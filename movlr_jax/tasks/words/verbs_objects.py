@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from movlr_jax.errors import UserError
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import Between, Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase
-from movlr_jax.tasks.words.scene import floats
-from movlr_jax.tasks.words.states import FORMS, free_of, joint, near, paired, placed, points
+from movlr_jax.tasks.words.scene import TOUCH, floats
+from movlr_jax.tasks.words.states import FORMS, free_of, joint, near, paired, placed, points, raised
 
 _MOVES_JOINTS = ("move", "bring", "carry", "pull", "drag")
 _PUTS = ("put", "place", "set")
@@ -58,10 +59,20 @@ def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
     if not hands:
         raise phrase.no("needs the part that touches, as in touch the head with the right hand")
     if len(things) > 1:  # "touch your toes": each with the hand of its side
-        return [near(ctx, hand, thing) for hand, thing in paired(tools or ctx.scene.hands, things)]
+        return [_touches(ctx, hand, thing) for hand, thing in paired(tools or ctx.scene.hands, things)]
     ctx.last = hands if all(map(ctx.scene.own, things)) else things
     objects = not tools and not any(map(ctx.scene.own, things))
-    return [near(ctx, hand, thing).but(any_part=objects) for hand in hands for thing in things]
+    return [_touches(ctx, hand, thing).but(any_part=objects) for hand in hands for thing in things]
+
+
+def _touches(ctx: Context, part: Part, thing: Part) -> Clause:
+    """Return that a part touches a thing; a hand, or what hangs on it, by their shapes, if they are known."""
+    clause, surface = near(ctx, part, thing), ctx.scene.hand_surface(part)
+    try:
+        shapes = surface, *ctx.scene.extent(thing)
+    except UserError:
+        return clause
+    return clause.but(part=ctx.scene.grip(part), within=TOUCH, shapes=shapes) if surface else clause
 
 
 def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -94,7 +105,7 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
         made, things = list[Clause](), free_of(ctx, things, verb)
     if word in ("up", "down"):
         sign = 1 if word == "up" else -1
-        return [*made, *(ctx.clause(c.raised, part=part, sign=sign, amount=distance) for part in things)]
+        return [*made, *(raised(ctx, part, sign, distance) for part in things)]
     way, moves = floats(ctx.along(word)) if word else None, f"moves {word}".strip()
     return [
         *made,

@@ -25,8 +25,10 @@ from movlr_jax.tasks.words.states import (
     free_of,
     in_state,
     joint,
+    moved,
     placed,
     pointed,
+    raised,
 )  # fmt: skip
 from movlr_jax.tasks.words.verbs_objects import approach
 
@@ -56,7 +58,7 @@ def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         if sign < 0 and by is None:
             return [closed(ctx, of, opens=True) for of in fingers]
         joints = [joint for of in fingers for joint in of.joints]
-        return [ctx.clause(c.joint, name=name, sign=sign if b > a else -sign, by=by) for name, a, b in joints]
+        return [moved(ctx, name, sign if b > a else -sign, by) for name, a, b in joints]
     if sign > 0 and phrase.has("direction"):
         return lean(ctx, phrase)
     return bends(ctx, ctx.things(phrase, "a joint, as in bend the knee", hinge=True), phrase, sign)
@@ -78,7 +80,7 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     else:
         things = free_of(ctx, things, phrase.verb)
     amount = phrase.number("distance")
-    return [*made, *(ctx.clause(c.raised, part=part, sign=sign, amount=amount) for part in things)]
+    return [*made, *(raised(ctx, part, sign, amount) for part in things)]
 
 
 def _point(ctx: Context, phrase: Phrase) -> list[Clause]:
