@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from movlr_jax._util.quantities import quantity
+from movlr_jax._util.quantities import span
 from movlr_jax.biomech.world import World
 from movlr_jax.rewards.term import Term, along, entry, quoted
 from movlr_jax.tasks.words.parts import Part
@@ -82,11 +82,9 @@ class Goal:
         extra = np.clip((value - self.low) / max(self.best - self.low, 1e-6), 0.0, 1.0)
         return (5.0 * float(extra) if self.best > self.low else 0.0) - 20.0 * self.short(value) / self.scale
 
-    def text(self, metric: str) -> str:
-        low, high = (quantity(float(v), metric) for v in (self.low, self.high))
-        if np.isinf(self.low):
-            return "any" if np.isinf(self.high) else f"at most {high}"
-        return f"at least {low}" if np.isinf(self.high) else f"{low} to {high}"
+    def text(self, metric: str, beside: Sequence[float] = ()) -> str:
+        """Return it in words; `beside`: values that are written next to it, in its unit."""
+        return span(self.low, self.high, metric, beside)
 
 
 def about(amount: float | None, least: float, free: Goal) -> Goal:
@@ -189,7 +187,8 @@ class Measure:
 
     def asked(self, value: float, between: str = "{}: {} (asked {})") -> str:
         """Return what was asked and measured, in words."""
-        return between.format(self.text, quantity(value, self.metric), self.goal.text(self.metric))
+        found = span(value, value, self.metric, (self.goal.low, self.goal.high))
+        return between.format(self.text, found, self.goal.text(self.metric, (value,)))
 
     @property
     def bound(self) -> str | None:
