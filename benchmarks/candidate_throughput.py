@@ -153,11 +153,7 @@ def inline(setting: Setting, count: int, first: int = 0) -> dict[str, Any]:
     each, worked, compiling = [], [], []
     held = planner.space.held(start)
     plan = planner.init(held)
-    planner.space.params(
-        planner.physics,
-        start,
-        jnp.asarray(planner.sample(plan, held, held, jax.random.key(0), 0)),
-    )
+    planner.space.params(planner.physics, start, jnp.asarray(planner.sample(plan, held, held, jax.random.key(0), 0)))
     for program in rewards(task, 7, first + count)[first:]:
         controllers = Inline(planner, (program,))
         begun, cpu = time.perf_counter(), time.process_time()

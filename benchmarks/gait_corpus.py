@@ -124,10 +124,7 @@ class Guide:
             grown = min(time / RAMP_S, 1.0) if pattern.guide else 1.0
             for angle, joints in self.legs.items():
                 for i, (joint, sign) in enumerate(joints):
-                    q, want = (
-                        int(joint.qposadr[0]),
-                        sign * np.radians(angle_at(pattern, angle, i, time + LAG_S)),
-                    )
+                    q, want = (int(joint.qposadr[0]), sign * np.radians(angle_at(pattern, angle, i, time + LAG_S)))
                     m.qpos_spring[q] = rest[q] + grown * (want - rest[q])
             if pattern.guide:
                 self._lead(d, pattern, start, home, speed, heights, time, grown)
@@ -233,26 +230,14 @@ CROUCHED = (
     {"hip_flexion": 45.0, "knee_flexion": 70.0, "ankle_dorsiflexion": 27.0},
 )
 BAD = (
-    Pattern(
-        "locked_knees",
-        scale={"knee_flexion": 0.0, "hip_flexion": 0.7},
-        shift={"knee_flexion": 3.0},
-        speed=0.6,
-    ),
+    Pattern("locked_knees", scale={"knee_flexion": 0.0, "hip_flexion": 0.7}, shift={"knee_flexion": 3.0}, speed=0.6),
     Pattern("locked_knees", scale={"knee_flexion": 0.2}, stride_s=1.0, speed=0.8),
     Pattern(
-        "shuffle",
-        scale=dict.fromkeys(ANGLES, 0.3),
-        shift={"hip_flexion": 8.0},
-        stride_s=0.8,
-        speed=0.4,
-        clear=0.0,
+        "shuffle", scale=dict.fromkeys(ANGLES, 0.3), shift={"hip_flexion": 8.0}, stride_s=0.8, speed=0.4, clear=0.0
     ),
     Pattern("hop", frozen={"left": BENT, "right": BENT}, stride_s=0.5, bounce=0.09, speed=0.7),
     Pattern(
-        "drag",
-        frozen={"right": {"hip_flexion": 0.0, "knee_flexion": 5.0, "ankle_dorsiflexion": 0.0}},
-        speed=1.1,
+        "drag", frozen={"right": {"hip_flexion": 0.0, "knee_flexion": 5.0, "ankle_dorsiflexion": 0.0}}, speed=1.1
     ),
     Pattern("backward", backward=True, speed_class="slow", stride_s=1.3),
     Pattern("tiptoe", shift={"ankle_dorsiflexion": -32.0}),
@@ -261,12 +246,7 @@ BAD = (
     Pattern("standing_still", frozen={"left": STRAIGHT, "right": STRAIGHT}, speed=0.0),
     Pattern("one_legged", frozen={"right": RAISED}, stride_s=0.8, scale={"hip_flexion": 0.4}, speed=0.5),
     Pattern(
-        "lunge_and_fall",
-        guide=0.0,
-        push=1.3,
-        frozen={"left": STRAIGHT, "right": STRAIGHT},
-        legs=0.7,
-        seconds=4.0,
+        "lunge_and_fall", guide=0.0, push=1.3, frozen={"left": STRAIGHT, "right": STRAIGHT}, legs=0.7, seconds=4.0
     ),
     Pattern("slow_fall", guide=0.0, frozen={"left": STRAIGHT, "right": STRAIGHT}, legs=0.02, seconds=4.0),
 )

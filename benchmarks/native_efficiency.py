@@ -46,10 +46,7 @@ def raw_rate(physics: NativePhysics, start: SimState, controls: np.ndarray) -> C
     threads = physics.threads
     datas, pool = [mujoco.MjData(physics.model) for _ in range(threads)], mj_rollout.Rollout(nthread=threads)
     full = np.concatenate([start.time[:, None], start.qpos, start.qvel, start.act], axis=1)
-    states, sensors = (
-        np.empty((rows, steps, full.shape[1])),
-        np.empty((rows, steps, physics.model.nsensordata)),
-    )
+    states, sensors = (np.empty((rows, steps, full.shape[1])), np.empty((rows, steps, physics.model.nsensordata)))
 
     def measure() -> float:
         begun = time.perf_counter()

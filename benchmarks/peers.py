@@ -241,11 +241,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
             raw(k)
             runs: list[dict[str, Timed]] = []
             for _ in range(given.repeats):
-                run = {
-                    "ours": ours([next(number) for _ in range(k)]),
-                    "raw": raw(k),
-                    "native": raw.time_native(k),
-                }
+                run = {"ours": ours([next(number) for _ in range(k)]), "raw": raw(k), "native": raw.time_native(k)}
                 if judo:
                     run["judo"] = judo(next(number))
                 runs.append(run)

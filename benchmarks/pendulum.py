@@ -152,9 +152,7 @@ def brax_settings(ppo: PpoConfig, seed: int) -> dict[str, Any]:
         "reward_scaling": ppo.reward_scale,
         "normalize_observations": True,
         "network_factory": partial(
-            make_ppo_networks,
-            policy_hidden_layer_sizes=ppo.hidden,
-            value_hidden_layer_sizes=ppo.value_hidden,
+            make_ppo_networks, policy_hidden_layer_sizes=ppo.hidden, value_hidden_layer_sizes=ppo.value_hidden
         ),
         "seed": seed,
     }

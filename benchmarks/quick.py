@@ -40,14 +40,6 @@ def _words(quick: Mapping[str, Any]) -> list[str]:
 
 def searched(folder: Path) -> Path:
     """Return the run directory of a search that takes seconds, in `folder`."""
-    command = [
-        sys.executable,
-        "-m",
-        "movlr_jax.search",
-        *TINY,
-        "candidates=2",
-        "generations=1",
-        "films=false",
-    ]
+    command = [sys.executable, "-m", "movlr_jax.search", *TINY, "candidates=2", "generations=1", "films=false"]
     subprocess.run([*command, f"run_dir={folder / 'run'}"], check=True, stdout=sys.stderr)
     return folder / "run"

@@ -159,12 +159,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--set", nargs="*", default=[])
-    quick: dict[str, Any] = {
-        "only": ["hopper_hop"],
-        "trials": 1,
-        "seconds": 0.5,
-        "set": ["optimizer.mppi.samples=4"],
-    }
+    quick: dict[str, Any] = {"only": ["hopper_hop"], "trials": 1, "seconds": 0.5, "set": ["optimizer.mppi.samples=4"]}
     given = read_options(parser, **quick)
     if given.report:
         return report()
@@ -180,11 +175,7 @@ def main() -> None:
         settings = [*given.set, *(BEFORE if given.before else [])]
         row = measured(path, WORDS[robot][short], settings, given.trials, given.seconds)
         rows[name] = row
-        known |= {
-            "circumstances": circumstances(),
-            "command": "benchmarks/robots.py",
-            "cores": os.cpu_count(),
-        }
+        known |= {"circumstances": circumstances(), "command": "benchmarks/robots.py", "cores": os.cpu_count()}
         if not given.quick:
             write(OUT, known)
         print(_line(name, row), flush=True)

@@ -183,12 +183,7 @@ def main() -> None:
         "rejection_by_tracer": spread(traced),
         "acceptance": spread(accepted) | {"children_cpu_ms": round(1e3 * spent, 1)},
         "zygote_start": spread(starts),
-        "accepted_in_a_row": {
-            "programs": options.leak,
-            "seconds": round(many, 1),
-            "before": before,
-            "after": after,
-        },
+        "accepted_in_a_row": {"programs": options.leak, "seconds": round(many, 1), "before": before, "after": after},
         "at_once": {"programs": 4 * cores(), "seconds_each": round(at_once / (4 * cores()), 3)},
         "rebuilt_against_python": against_native(task, SOUND, n),
         "sandbox": box.description,

@@ -100,12 +100,7 @@ def main() -> int:
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
-    result = {
-        "benchmark": "scaling",
-        **circumstances(),
-        "physics": given.physics,
-        "results": results,
-    }
+    result = {"benchmark": "scaling", **circumstances(), "physics": given.physics, "results": results}
     if given.out:
         stem = given.out / f"scaling_{given.physics}"
         write(stem.with_suffix(".json"), result)

@@ -89,11 +89,7 @@ def travelling(episode_s: float) -> tuple[dict[str, int], float | None]:
     _, task, optimizer, verdicts, _ = vetted([*LARGE, f"episode_s={episode_s}"], 1)
     (shard,) = shards(verdicts, 1, [0], None)
     ((back,),) = ThisProcess(optimizer, task).evaluate(verdicts, [0])
-    sizes = {
-        "out": len(pickle.dumps(shard)),
-        "back": len(pickle.dumps(back)),
-        "states": len(back.states or b""),
-    }
+    sizes = {"out": len(pickle.dumps(shard)), "back": len(pickle.dumps(back)), "states": len(back.states or b"")}
     if renderer().name is None:
         return sizes, None
     clip = clip_of(task, back.states or b"", Caption("bottle_pour g00k00", "", ""))

@@ -195,11 +195,7 @@ def training(given: argparse.Namespace) -> dict[str, Any]:
         state = ppo.step(programs, state, jax.random.fold_in(key, recorder.batches), recorder)
         return state[0]
 
-    stages: list[Stage] = [
-        (ppo, "collect", "collect"),
-        (ppo, "relabel", "relabel"),
-        (ppo, "_update", "update"),
-    ]
+    stages: list[Stage] = [(ppo, "collect", "collect"), (ppo, "relabel", "relabel"), (ppo, "_update", "update")]
     found, steps = medians(stages, once, given), given.k * ppo.config.batch
     return {
         "envs": given.envs,

@@ -84,11 +84,7 @@ def main() -> int:
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
-    result = {
-        "benchmark": "static_optimisation",
-        **circumstances(),
-        "results": results,
-    }
+    result = {"benchmark": "static_optimisation", **circumstances(), "results": results}
     if given.out:
         write(given.out / "static_optimisation.json", result)
     print(json.dumps(result), flush=True)

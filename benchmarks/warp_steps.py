@@ -36,13 +36,7 @@ from movlr_jax.errors import UserError  # noqa: E402
 from movlr_jax.models import model_adapter, nominal_qpos  # noqa: E402
 from movlr_jax.models.spec import compile_spec  # noqa: E402
 from movlr_jax.physics.mjx import check_warp  # noqa: E402
-from movlr_jax.physics.mjx_model import (  # noqa: E402
-    ContactCounts,
-    flatten_tree,
-    probe_contacts,
-    reads_wrap_points,
-    warp_sizes,
-)
+from movlr_jax.physics.mjx_model import ContactCounts, flatten_tree, probe_contacts, reads_wrap_points, warp_sizes  # noqa: E402
 from movlr_jax.types import Array  # noqa: E402
 
 STEPS, TIMED = 50, 10  # steps of a run, and of those timed kernel by kernel
@@ -198,11 +192,7 @@ def main() -> int:
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
-    result = {
-        "benchmark": "warp_steps",
-        **circumstances(),
-        "results": results,
-    }
+    result = {"benchmark": "warp_steps", **circumstances(), "results": results}
     if given.out:
         write(given.out / "warp_steps.json", result)
     print(json.dumps(result), flush=True)

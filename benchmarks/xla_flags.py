@@ -28,14 +28,7 @@ def measure(flags: str, model: str, rows: int, horizon_s: float) -> dict[str, An
     """One row of the scaling benchmark in a Python of its own, for XLA reads its flags once."""
     arguments = ["--physics", "mjx", "--models", model, "--rows", str(rows), "--horizons-s", str(horizon_s)]
     done = subprocess.run(
-        [
-            sys.executable,
-            Path(__file__).with_name("scaling.py"),
-            *arguments,
-            "--repeats",
-            "1",
-            "--engine-only",
-        ],
+        [sys.executable, Path(__file__).with_name("scaling.py"), *arguments, "--repeats", "1", "--engine-only"],
         env={**os.environ, "XLA_FLAGS": flags},
         stdout=subprocess.PIPE,
         text=True,

@@ -92,8 +92,7 @@ class Controllers:
             knots = np.clip(mean[:, None] + deviation[:, None] * np.array(noise), low, high)
             played = play(knots.reshape(rows * n, KNOTS, -1), many)
             by_program = jax.tree.map(
-                lambda x: np.asarray(x).reshape(k, -1, *np.shape(x)[1:]),
-                (played.steps, played.actions, many.step),
+                lambda x: np.asarray(x).reshape(k, -1, *np.shape(x)[1:]), (played.steps, played.actions, many.step)
             )
             returns = o.scorer(self.programs, *by_program).totals.reshape(rows, n, -1).sum(axis=-1)
             best = np.argsort(-returns, axis=1)[:, : max(2, n // 8), None, None]

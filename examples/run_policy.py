@@ -16,10 +16,7 @@ def run(path: str, seconds: float) -> mujoco.MjData:
     for name, value in json.loads(about["start"]).items():
         getattr(data, name)[:] = value
     mujoco.mj_forward(model, data)
-    names, substeps = (
-        [x.name for x in session.get_inputs()],
-        round(float(about["ctrl_dt"]) / model.opt.timestep),
-    )
+    names, substeps = ([x.name for x in session.get_inputs()], round(float(about["ctrl_dt"]) / model.opt.timestep))
     while data.time < seconds:
         seen = {name: np.asarray(getattr(data, name), np.float32) for name in names}
         data.ctrl[:] = session.run(["action"], seen)[0]

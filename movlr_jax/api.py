@@ -479,12 +479,7 @@ def open_run(root: str | Path, task: Task | None = None, *, trust: bool = False)
 
 
 def register_task(
-    name: str,
-    build: Callable[..., Task],
-    *,
-    models: Sequence[str],
-    episode_s: float = 10.0,
-    replace: bool = False,
+    name: str, build: Callable[..., Task], *, models: Sequence[str], episode_s: float = 10.0, replace: bool = False
 ) -> None:
     """Make `+task=NAME` and `load_task(name)` build a task.
 
@@ -618,11 +613,7 @@ def _configured(
         changed = others or {"reference", "reference_by", "instruction"} & {*names}
         built = task_of(config) if changed and task.named else task
     else:  # made in Python: no command can name it
-        ours = {
-            "task": TaskConfig(task.name),
-            "model": task.adapter.name,
-            "episode_s": task.episode_s,
-        }
+        ours = {"task": TaskConfig(task.name), "model": task.adapter.name, "episode_s": task.episode_s}
         resumed = "resume" in names
         config, built = compose(overrides if resumed else ["+task=own", *overrides]), task
         if resumed and (other := [n for n, value in ours.items() if getattr(config, n) != value]):

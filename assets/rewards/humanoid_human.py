@@ -33,10 +33,7 @@ def reward(state, action):
     place = state.goal("turn_pos")
     turned = jnp.clip((state.com[0] - place[0] + TURN) / TURN, 0.0, 1.0)
     heading = turned * state.goal("heading")
-    ahead, aside = (
-        jnp.stack([jnp.cos(heading), jnp.sin(heading)]),
-        jnp.stack([-jnp.sin(heading), jnp.cos(heading)]),
-    )
+    ahead, aside = (jnp.stack([jnp.cos(heading), jnp.sin(heading)]), jnp.stack([-jnp.sin(heading), jnp.cos(heading)]))
     # off the line: along x before a turn, through its place after it
     off = (1.0 - turned) * (state.com - start.com)[1] + turned * (place[0] - state.com[0])
     speed = jnp.linalg.norm(state.goal("velocity"))

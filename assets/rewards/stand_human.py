@@ -1,13 +1,6 @@
 """Stand still: head up, trunk upright, capture point over the feet, joints where they began."""
 
-WEIGHTS = {
-    "height": 200.0,
-    "upright": 50.0,
-    "balance": 200.0,
-    "posture": 20.0,
-    "speed": 30.0,
-    "joint_speed": 0.05,
-}
+WEIGHTS = {"height": 200.0, "upright": 50.0, "balance": 200.0, "posture": 20.0, "speed": 30.0, "joint_speed": 0.05}
 JOINTS = ["$joints"]
 
 

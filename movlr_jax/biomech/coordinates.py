@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 
-from movlr_jax.biomech.opensim import (
-    MOVES,
-    TO_OPENSIM,
-    TURNS,
-    Coordinate,
-    rotations_of,
-    turning_axes,
-    turns_of,
-)
+from movlr_jax.biomech.opensim import MOVES, TO_OPENSIM, TURNS, Coordinate, rotations_of, turning_axes, turns_of
 
 if TYPE_CHECKING:
     from scipy.spatial.transform import Rotation

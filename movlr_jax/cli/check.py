@@ -31,9 +31,7 @@ def check(config: Config) -> int:
     physics = NativePhysics(task.model, task.layout, sim_dt=o.sim_dt, ctrl_dt=o.ctrl_dt)
     rejected = 0
     sandbox = Sandbox(
-        make_probe(task, physics, config.seed),
-        name=config.sandbox,
-        batch=scored_at_once(o.suited(task), task),
+        make_probe(task, physics, config.seed), name=config.sandbox, batch=scored_at_once(o.suited(task), task)
     )
     try:
         if config.sandbox != "confined":

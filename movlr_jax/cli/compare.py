@@ -56,8 +56,7 @@ def compare(words: Sequence[str]) -> int:
     show(found.rows, found.task, found.root)
     if not found.complete:
         print(
-            f"the comparison is not complete; the same command with run_dir={found.root} continues",
-            file=sys.stderr,
+            f"the comparison is not complete; the same command with run_dir={found.root} continues", file=sys.stderr
         )
     return max(STATUS[ending] for ending in found.endings)
 

@@ -58,10 +58,6 @@ def _parts(task: Task, part: str) -> str:
 
 
 def _kinds(model: mujoco.MjModel) -> str:
-    kinds = {
-        "muscles": muscles(model),
-        "position servos": servos(model),
-        "motors without servos": motors(model),
-    }
+    kinds = {"muscles": muscles(model), "position servos": servos(model), "motors without servos": motors(model)}
     of = [next((kind for kind, which in kinds.items() if which[i]), "others") for i in range(model.nu)]
     return ", ".join(f"{count} {kind}" for kind, count in Counter(of).items())

@@ -39,10 +39,7 @@ def check_models(arguments: Sequence[str], console: Console) -> int:
             console.print(f"{where}: {model.name}, embedded: needs no language or vision model and no key")
             continue
         quick = changed(model, timeout_s=min(model.calls.timeout_s, _PATIENCE_S), attempts=2)
-        with _temporary_client(model if model.name in ("manual", "replay") else quick, where) as (
-            client,
-            archive,
-        ):
+        with _temporary_client(model if model.name in ("manual", "replay") else quick, where) as (client, archive):
             result, status = _ready(client, status)
             calls, cost = archive.spent()
         price = _usd(client, cost, 6)
@@ -152,10 +149,7 @@ def _temporary_client(model: Any, where: str) -> Iterator[tuple[ModelClient, Arc
     from movlr_jax.language.clients.replay import recorded_model
 
     known, source = recorded_model(model, where)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Archive.create(Path(folder) / "doctor", "") as archive,
-    ):
+    with tempfile.TemporaryDirectory() as folder, Archive.create(Path(folder) / "doctor", "") as archive:
         client = open_client(known, where, source, archive, Budget(archive), Reporter().say)
         try:
             yield client, archive

@@ -51,9 +51,7 @@ def check_votes(run_dir: Path, console: Console) -> int:
     for name in judges:
         right, judged = agreed(pairs, name)
         console.print(
-            f"{name} prefers what most people prefer in {right} of {judged} pairs",
-            markup=False,
-            soft_wrap=True,
+            f"{name} prefers what most people prefer in {right} of {judged} pairs", markup=False, soft_wrap=True
         )
     return 0
 

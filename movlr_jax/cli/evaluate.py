@@ -40,12 +40,7 @@ def evaluate(config: Config, job: int | None = None) -> int:
     for sentence in (about_success(task), *task.warnings):
         if sentence:
             reporter.say(sentence)
-    run_and_film(
-        setup,
-        config.seed,
-        reporter,
-        lambda record: print(json.dumps(record), flush=True),
-    )
+    run_and_film(setup, config.seed, reporter, lambda record: print(json.dumps(record), flush=True))
     return 0
 
 

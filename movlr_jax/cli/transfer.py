@@ -105,14 +105,7 @@ def show(rows: Sequence[TransferRow]) -> None:
         if row.reason:
             values = [row.reason, *[""] * (len(measured) - 1)]
         table.add_row(
-            row.role,
-            row.task,
-            row.model,
-            row.optimizer,
-            row.engine,
-            Path(row.reward).name,
-            *values,
-            row.paper,
+            row.role, row.task, row.model, row.optimizer, row.engine, Path(row.reward).name, *values, row.paper
         )
     # a log file has no terminal width, so use a fixed one
     Console(stderr=True, width=None if sys.stderr.isatty() else 160).print(table)

@@ -104,12 +104,7 @@ METHODS: Registry[MethodEntry] = Registry(
             # no films: programs from scratch, then from the best of the latest generation and its numbers
             MethodEntry(
                 Method(
-                    "eureka",
-                    feedback="reflection",
-                    parent="latest",
-                    judge="score",
-                    start="nothing",
-                    directions=False,
+                    "eureka", feedback="reflection", parent="latest", judge="score", start="nothing", directions=False
                 ),
                 {"candidates": 16, "generations": 5},
             ),

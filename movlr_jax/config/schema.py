@@ -75,13 +75,10 @@ class MotionConfig:
     episode_s: float | None  # s, length of an evaluation episode; None: from the file of the task
     optimizer: OptimizerSettings = part(OPTIMIZERS, "mpc2")
     physics: str = setting(
-        "auto",
-        "runs plans and training: auto, native, mjx, warp; episodes run in C MuJoCo",
-        choices=PHYSICS,
+        "auto", "runs plans and training: auto, native, mjx, warp; episodes run in C MuJoCo", choices=PHYSICS
     )
     tuned: bool = setting(
-        True,
-        "true: use the settings tuned for this task and model, if any; explicit settings override them",
+        True, "true: use the settings tuned for this task and model, if any; explicit settings override them"
     )
     tuned_settings: Mapping[str, Any] = field(default_factory=dict)  # those in use; set when composing
     reference: str | None = setting(
@@ -134,9 +131,7 @@ class SearchConfig:
     )
     workers: WorkersConfig = field(default_factory=WorkersConfig)
     sandbox: str = setting(
-        "confined",
-        "confined (the kernel restricts generated programs) or process (weaker)",
-        choices=SANDBOXES,
+        "confined", "confined (the kernel restricts generated programs) or process (weaker)", choices=SANDBOXES
     )
 
 
@@ -156,16 +151,13 @@ class RolesConfig:
         None, "maximum judge calls per generation with ranking=active; null: 4 per program"
     )
     gates: bool = setting(
-        True,
-        "true: a fall, a dropped object, a diverged simulation or a degenerate motion overrules the judge",
+        True, "true: a fall, a dropped object, a diverged simulation or a degenerate motion overrules the judge"
     )
     retries: int = setting(
         3, "how often a model may correct a rejected program; it gets the reason each time", least=0
     )
     max_calls: int | None = setting(
-        None,
-        "calls of language and vision models; the search stops at the limit and can be resumed",
-        least=0,
+        None, "calls of language and vision models; the search stops at the limit and can be resumed", least=0
     )
     max_cost_usd: float | None = setting(
         None, "cost of language and vision models; the search stops at the limit and can be resumed", least=0

@@ -47,10 +47,7 @@ _PLAN_RANGES = Ranges(friction=(0.6, 1.3), gains=(0.9, 1.1), joint_friction=(0.0
 
 
 def build_optimizer(
-    config: OptimizerSettings,
-    task: Task,
-    physics: str = "native",
-    say: Callable[[str], object] = lambda text: None,
+    config: OptimizerSettings, task: Task, physics: str = "native", say: Callable[[str], object] = lambda text: None
 ) -> Optimizer:
     """Return the optimiser of the settings on `physics` (native, mjx, warp, auto). Raises UserError."""
     step = float(task.model.opt.timestep)
@@ -88,10 +85,7 @@ def trains(config: OptimizerSettings) -> bool:
 
 
 def build_planner(
-    config: OptimizerSettings,
-    task: Task,
-    physics: str = "native",
-    say: Callable[[str], object] = lambda text: None,
+    config: OptimizerSettings, task: Task, physics: str = "native", say: Callable[[str], object] = lambda text: None
 ) -> Planner:
     """Return the planner of the settings. Raises UserError.
 
@@ -106,10 +100,7 @@ def build_planner(
         from movlr_jax.control.ppo.build import prior_space  # Brax takes seconds to import
 
         space, model = prior_space(config, task, say)
-        notes = {
-            "action": "added to the actions of a policy or a recorded stride",
-            "policy": config.prior.policy,
-        }
+        notes = {"action": "added to the actions of a policy or a recorded stride", "policy": config.prior.policy}
     elif isinstance(config, Mpc2Settings):
         space = posture_space(
             config.muscle,

@@ -99,9 +99,7 @@ class MppiSettings(PlanningSettings):
     replan_every: int = setting(0, "control steps; 0: what suits the body", least=0)
     first_updates: int = setting(4, "rounds of samples, rollouts and update of the first plan", least=1)
     space: str = setting(
-        "auto",
-        "what plans are: controls, or targets of joints that PD follows in place of motors",
-        choices=SPACES,
+        "auto", "what plans are: controls, or targets of joints that PD follows in place of motors", choices=SPACES
     )
     targets: TargetSettings = field(default_factory=TargetSettings)
     first_sigma: ClassVar[float] = 0.2
@@ -112,8 +110,7 @@ class PriorConfig:
     """A trained policy, or a recorded stride, to whose actions the plans of a planner are added."""
 
     policy: str = setting(
-        "",
-        "path of a policy_k00.npz, a policy of assets/policies, or reference: the recorded stride; empty: none",
+        "", "path of a policy_k00.npz, a policy of assets/policies, or reference: the recorded stride; empty: none"
     )
 
 

@@ -68,10 +68,7 @@ class JointTargets:
         before = self.used(xp, start.sensors, start.prev_action)
         previous = xp.concatenate([before[:, None], actions[:, :-1]], axis=1)
         return replace(
-            trajectory,
-            steps=steps.replace(prev_action=previous),
-            actions=actions,
-            extras=trajectory.actions,
+            trajectory, steps=steps.replace(prev_action=previous), actions=actions, extras=trajectory.actions
         )
 
 

@@ -59,11 +59,7 @@ def _optimizer_line(name: str, notes: Mapping[str, Any]) -> str:
     """Return the name of the optimizer and, after a colon, its action and observation spaces."""
     groups = len(set(notes.get("groups", {}).values()))
     details = [f"{key} {value}" for key, value in notes.items() if key not in ("action", "groups")]
-    details = [
-        *([notes["action"]] if "action" in notes else []),
-        *([f"{groups} groups"] if groups else []),
-        *details,
-    ]
+    details = [*([notes["action"]] if "action" in notes else []), *([f"{groups} groups"] if groups else []), *details]
     return f"{name}: {', '.join(details)}" if details else name
 
 

@@ -26,12 +26,7 @@ from movlr_jax.storage.trajectory import EpisodeRecord
 ANSWERS = "answers"  # the format of a recording of a search
 
 
-_UNTRAINED = (
-    "optimizer.ppo.env_steps=0",
-    "optimizer.ppo.teacher=",
-    "optimizer.ppo.acts=mode",
-    "physics=native",
-)
+_UNTRAINED = ("optimizer.ppo.env_steps=0", "optimizer.ppo.teacher=", "optimizer.ppo.acts=mode", "physics=native")
 
 
 def export_episodes(request: EpisodeRequest, formats: Sequence[str]) -> Iterator[Path]:

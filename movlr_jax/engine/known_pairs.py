@@ -95,10 +95,7 @@ def _strides(task: Task) -> tuple[Clip, Clip] | None:
 
 
 def _clip(
-    task: Task,
-    qpos: np.ndarray,
-    velocity: Callable[[float], tuple[np.ndarray, np.ndarray]],
-    swing: float = 0.0,
+    task: Task, qpos: np.ndarray, velocity: Callable[[float], tuple[np.ndarray, np.ndarray]], swing: float = 0.0
 ) -> Clip:
     """Move the start posture kinematically.
 

@@ -102,11 +102,7 @@ def resize(context: SearchContext, samples: int, keep: bool, make: Callable[[Con
 
 
 def _workers(
-    config: Config,
-    task: Task,
-    optimizer: Optimizer,
-    reporter: Reporter,
-    make: Callable[[], tuple[Task, Optimizer]],
+    config: Config, task: Task, optimizer: Optimizer, reporter: Reporter, make: Callable[[], tuple[Task, Optimizer]]
 ) -> Workers:
     """Return who evaluates the candidates. Raises UserError."""
     if config.workers.name == "none":

@@ -48,11 +48,7 @@ def criticise(context: SearchContext, candidate: Evaluation, trials: Sequence[Tr
     asked = partial(critic.criticise, context.task, shown)
     critique = worked(f"{critic.name}, criticising {shown.name},", critic, asked, Critique)
     problems = [*shown.faults.values(), *critique.problems, *broken_terms(shown)]
-    return replace(
-        critique,
-        success=critique.success and not shown.faults,
-        problems=list(dict.fromkeys(problems)),
-    )
+    return replace(critique, success=critique.success and not shown.faults, problems=list(dict.fromkeys(problems)))
 
 
 def satisfied(
@@ -95,8 +91,5 @@ def broken_terms(trial: Trial) -> list[str]:
 
 def not_finite(term: Mapping[str, Any]) -> str:
     """Return where values of a term were not finite and were replaced, or an empty string."""
-    found = (
-        (term.get("nonfinite"), "steps of the episode"),
-        (term.get("nonfinite_planned"), "steps of its plans"),
-    )
+    found = ((term.get("nonfinite"), "steps of the episode"), (term.get("nonfinite_planned"), "steps of its plans"))
     return " and ".join(f"at {count} {of}" for count, of in found if count)

@@ -25,10 +25,7 @@ from movlr_jax.tasks.words.sentence import verdict
 
 
 def film_candidates(
-    context: SearchContext,
-    programs: Sequence[Program],
-    verdicts: Mapping[str, Verdict],
-    population: Population,
+    context: SearchContext, programs: Sequence[Program], verdicts: Mapping[str, Verdict], population: Population
 ) -> list[Evaluation]:
     """Return each candidate with the trial that stands for it, recorded with its program, trajectory and film.
 

@@ -169,11 +169,7 @@ def champion_of(
     """Return the champion after a generation, or after the final."""
     if answers.winner is not None and context.config.ranking in _NAMING:
         return answers.winner
-    names, before, certainty = (
-        population.names,
-        leader(population, belief, entrants),
-        context.config.certainty,
-    )
+    names, before, certainty = (population.names, leader(population, belief, entrants), context.config.certainty)
     if answers.silent:
         return before
     if final:

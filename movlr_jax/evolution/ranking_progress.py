@@ -10,15 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from movlr_jax.evolution.pairwise import (
-    ENOUGH,
-    Presentation,
-    Strengths,
-    fit,
-    next_pair,
-    strengths_of,
-    wins_of,
-)
+from movlr_jax.evolution.pairwise import ENOUGH, Presentation, Strengths, fit, next_pair, strengths_of, wins_of
 from movlr_jax.records import Comparison, Preference
 
 _FUTURES = 5  # simulated endings of the ranking

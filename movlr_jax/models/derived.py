@@ -22,11 +22,7 @@ _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
 def name_all(spec: mujoco.MjSpec) -> None:
     """Give every body, joint and actuator of `spec` a name, which rewards and sensors need."""
-    for kind, elements in (
-        ("body", spec.bodies),
-        ("joint", spec.joints),
-        ("actuator", spec.actuators),
-    ):
+    for kind, elements in (("body", spec.bodies), ("joint", spec.joints), ("actuator", spec.actuators)):
         taken = {element.name for element in elements}
         for i, element in enumerate(elements):
             if element.name:

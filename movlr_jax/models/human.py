@@ -74,10 +74,7 @@ _UPPER_ARM_GROUPS = {
     "triceps": ("TRIlong", "TRIlat", "TRImed"),
 }
 
-_FOREARM_GROUPS = {
-    "wrist_extensors": ("ECRL", "ECRB", "ECU"),
-    "wrist_flexors": ("FCR", "FCU", "PL"),
-}
+_FOREARM_GROUPS = {"wrist_extensors": ("ECRL", "ECRB", "ECU"), "wrist_flexors": ("FCR", "FCU", "PL")}
 
 
 def muscle_groups(groups: Mapping[str, Sequence[str]], suffixes: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

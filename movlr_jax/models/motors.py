@@ -35,9 +35,7 @@ class TargetSettings:
     kp: float = setting(0.0, "N m/rad or N/m; 0: from the inertia of each joint, see bandwidth_hz", least=0)
     kd: float = setting(0.0, "N m s/rad or N s/m; 0: from the damping ratio", least=0)
     bandwidth_hz: float = setting(
-        5.0,
-        "natural frequency of a joint with its limb; stiffer where the load of the start needs it",
-        above=0,
+        5.0, "natural frequency of a joint with its limb; stiffer where the load of the start needs it", above=0
     )
     damping: float = setting(0.7, "damping ratio of a joint with its limb", least=0)
     reach: float = setting(
@@ -79,10 +77,7 @@ def torque_limits(model: mujoco.MjModel) -> np.ndarray:
 
 
 def with_targets(
-    model: mujoco.MjModel,
-    which: np.ndarray,
-    gains: tuple[np.ndarray, np.ndarray],
-    posture: np.ndarray,
+    model: mujoco.MjModel, which: np.ndarray, gains: tuple[np.ndarray, np.ndarray], posture: np.ndarray
 ) -> mujoco.MjModel:
     """Return a copy of `model` in which the motors `which` [nu] are servos of their joints.
 

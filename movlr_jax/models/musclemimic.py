@@ -62,11 +62,7 @@ RIGHT_ROLES = {part: ARM_ROLES[f"right_{part}"] for part in ("upper_arm", "forea
 ARM_POSTURE = {
     f"{joint}_{side}": angle
     for side in "rl"
-    for joint, angle in (
-        ("shoulder_elv", 0.15),
-        ("elbow_flex", 0.25),
-        *((joint, 0.3) for joint in FINGER_FLEXION),
-    )
+    for joint, angle in (("shoulder_elv", 0.15), ("elbow_flex", 0.25), *((joint, 0.3) for joint in FINGER_FLEXION))
 }
 
 

@@ -111,13 +111,7 @@ def load_legs(entry: str) -> mujoco.MjSpec:
 
 
 LEGS_ROLES = {"pelvis": "pelvis", "trunk": "torso", "head": "head", **human.LEG_ROLES}
-LEGS_TOUCH = {
-    **human.FEET,
-    **human.LEGS,
-    "pelvis": ("pelvis",),
-    "trunk": ("torso",),
-    "head": ("neck", "head"),
-}
+LEGS_TOUCH = {**human.FEET, **human.LEGS, "pelvis": ("pelvis",), "trunk": ("torso",), "head": ("neck", "head")}
 LEGS26_JOINTS = tuple(j for j in human.LEG_JOINTS if not j.startswith("subtalar"))  # it has no subtalar joints
 # Knees flex and toes extend in the other direction than in Rajagopal's model, as in gait2392. The axes of the left
 # hip are those of the right one, not their mirror image.
@@ -151,10 +145,7 @@ HAND_JOINTS = tuple(  # the arm's joints from the forearm on; in this model all 
 )
 HAND_FLEXION = tuple(j for j in HAND_JOINTS if j.startswith(("mcp", "pm", "md")) and "flexion" in j)
 
-TORSO_MUSCLES = {
-    **human.TRUNK_MUSCLES,
-    **human.muscle_groups(human.DOTTED_BACK_GROUPS, human.BOTH),
-}
+TORSO_MUSCLES = {**human.TRUNK_MUSCLES, **human.muscle_groups(human.DOTTED_BACK_GROUPS, human.BOTH)}
 
 _ARM_LICENCE = "Apache-2.0; the arm derives from MoBL-ARMS, whose authors ask for non-commercial use"
 

@@ -160,12 +160,7 @@ ADAPTERS = (
             **{
                 f"{word}_{part}": f"{side}_{body}"
                 for word, side in SIDES.items()
-                for part, body in (
-                    ("thigh", "femur"),
-                    ("shank", "tibiotarsus"),
-                    ("foot", "pes"),
-                    ("toes", "toes"),
-                )
+                for part, body in (("thigh", "femur"), ("shank", "tibiotarsus"), ("foot", "pes"), ("toes", "toes"))
             },
         },
         touch={

@@ -15,14 +15,7 @@ if TYPE_CHECKING:
     from movlr_jax.physics.domain import Domain
 
 PHYSICS = ("auto", "native", "mjx", "warp")
-GRAPHS = (
-    "auto",
-    "warp",
-    "warp_staged",
-    "warp_staged_ex",
-    "jax",
-    "none",
-)  # how Warp's steps become CUDA graphs
+GRAPHS = ("auto", "warp", "warp_staged", "warp_staged_ex", "jax", "none")  # how Warp's steps become CUDA graphs
 
 
 def choose(name: str) -> tuple[str, str]:

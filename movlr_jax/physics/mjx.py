@@ -168,11 +168,7 @@ class MjxPhysics:
         self.steps_done += rows * steps * self.substeps
         what = f"rollout of {steps} steps under {k} policies"
         keys = _turned(_keys(key, rows, steps, k), (k, rows // k)) if key.ndim else _keys(key, rows // k, steps, 1)
-        inputs = (
-            jax.tree.map(lambda x: _turned(x, (k, rows // k)), start),
-            keys,
-            self._worlds_of(rows // k),
-        )
+        inputs = (jax.tree.map(lambda x: _turned(x, (k, rows // k)), start), keys, self._worlds_of(rows // k))
         played = self._programs.run(
             what, self._rows(play), inputs, rows // k, of=policy, common=(params,), per_row=k, rows_axis=1
         )

@@ -166,10 +166,7 @@ def _solver(model: mujoco.MjModel) -> str:
 
 def _integrator(model: mujoco.MjModel) -> str:
     """Replace the integrator implicit, and implicitfast in a fluid."""
-    before, fluid = (
-        model.opt.integrator,
-        model.opt.density > 0 or model.opt.viscosity > 0 or model.opt.wind.any(),
-    )
+    before, fluid = (model.opt.integrator, model.opt.density > 0 or model.opt.viscosity > 0 or model.opt.wind.any())
     if before not in (_INTEGRATOR.mjINT_IMPLICIT, _INTEGRATOR.mjINT_IMPLICITFAST):
         return ""
     after = _INTEGRATOR.mjINT_EULER if fluid else _INTEGRATOR.mjINT_IMPLICITFAST

@@ -347,10 +347,7 @@ class NativePhysics:
         return lengths
 
     def kinematics(self, qpos: Array) -> tuple[np.ndarray, np.ndarray]:
-        lengths, moments = (
-            np.empty((len(qpos), self.model.nu)),
-            np.empty((len(qpos), self.model.nu, self.model.nv)),
-        )
+        lengths, moments = (np.empty((len(qpos), self.model.nu)), np.empty((len(qpos), self.model.nu, self.model.nv)))
 
         def record(i: int, d: mujoco.MjData) -> None:
             lengths[i] = d.actuator_length
@@ -445,14 +442,7 @@ class NativePhysics:
         ahead[:, 0] += self.ctrl_dt
         threads, datas = pool
         threads.rollout(
-            models,
-            datas,
-            ahead,
-            control,
-            nstep=substeps,
-            skip_checks=True,
-            state=states,
-            sensordata=sensed,
+            models, datas, ahead, control, nstep=substeps, skip_checks=True, state=states, sensordata=sensed
         )
         valid = np.full(len(full), substeps)
         reset = np.abs(states[:, -1, 0] - (ahead[:, 0] + substeps * self.sim_dt)) > 0.5 * self.sim_dt

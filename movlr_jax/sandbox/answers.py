@@ -26,12 +26,7 @@ class Rejected(Exception):
 
 
 def rebuild(
-    graph: Graph,
-    text: bytes,
-    weights: Mapping[str, float],
-    cost: Cost,
-    source: str = "",
-    description: str = "",
+    graph: Graph, text: bytes, weights: Mapping[str, float], cost: Cost, source: str = "", description: str = ""
 ) -> RewardProgram:
     """Return the reward program of a checked graph and its document `text`."""
     terms = tuple(weights)

@@ -19,18 +19,7 @@ _LARGEST = 10**MAX_DIGITS
 _NODES = (
     # statements
     (ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign)
-    + (
-        ast.For,
-        ast.While,
-        ast.If,
-        ast.Expr,
-        ast.Pass,
-        ast.Break,
-        ast.Continue,
-        ast.Assert,
-        ast.Delete,
-        ast.Raise,
-    )
+    + (ast.For, ast.While, ast.If, ast.Expr, ast.Pass, ast.Break, ast.Continue, ast.Assert, ast.Delete, ast.Raise)
     + (ast.Match, ast.match_case, ast.pattern)
     + (ast.ClassDef, ast.AnnAssign)  # of `records`; annotations are removed, except in classes
     + (ast.Import, ast.ImportFrom, ast.alias)  # only of names in MODULES
@@ -42,17 +31,7 @@ _NODES = (
     + (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
 )
 # kinds of nodes with nothing of their own to check
-_HARMLESS = {
-    ast.Load,
-    ast.Store,
-    ast.Constant,
-    ast.Call,
-    ast.Tuple,
-    ast.Expr,
-    ast.Assign,
-    ast.Return,
-    ast.arguments,
-}
+_HARMLESS = {ast.Load, ast.Store, ast.Constant, ast.Call, ast.Tuple, ast.Expr, ast.Assign, ast.Return, ast.arguments}
 _HARMLESS |= {kind for base in (ast.operator, ast.unaryop, ast.cmpop, ast.boolop) for kind in base.__subclasses__()}
 _FORBIDDEN = set(dir(builtins)) - set(BUILTINS)
 _HOMES = ("jnp", "jnp.linalg", "jax.nn", "jax.lax", "shaping")
@@ -83,11 +62,7 @@ _INSTEAD_OF = {
     "bytes": "; use a list",
 }
 # attributes of values that are not available -> what to use
-_INSTEAD = {
-    "item": "; use the value itself",
-    "tolist": "; use the array itself",
-    "detach": "; use the value itself",
-}
+_INSTEAD = {"item": "; use the value itself", "tolist": "; use the array itself", "detach": "; use the value itself"}
 _INVERSE = "; the inverse of a rotation R is R.T"
 # names of modules that are not available -> what to use
 _INSTEAD_IN = {

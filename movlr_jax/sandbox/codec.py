@@ -95,12 +95,7 @@ def _graph(jaxpr: Jaxpr, consts: Any, line: int | None = None) -> dict[str, Any]
         for result in results:
             numbers[result] = writer.count
             writer.count += 1
-    return {
-        "in": writer.inputs,
-        "consts": writer.consts,
-        "eqns": writer.equations,
-        "out": [atom(v) for v in out],
-    }
+    return {"in": writer.inputs, "consts": writer.consts, "eqns": writer.equations, "out": [atom(v) for v in out]}
 
 
 def _flatten(jaxpr: Jaxpr, scope: dict[Any, Any], flat: list[Any], values: list[Any], line: int | None) -> list[Any]:

@@ -130,10 +130,7 @@ def weak(limits: Limits, parent: int) -> None:
         ("RLIMIT_FSIZE", (0, 0)),
         ("RLIMIT_DATA", (limits.data, limits.data)),
         ("RLIMIT_AS", (limits.space, limits.space)),
-        (
-            "RLIMIT_CPU",
-            (limits.cpu_s, limits.cpu_s + 2),
-        ),  # if equal, SIGKILL would look like a lack of memory
+        ("RLIMIT_CPU", (limits.cpu_s, limits.cpu_s + 2)),  # if equal, SIGKILL would look like a lack of memory
         ("RLIMIT_NOFILE", (limits.files, limits.files)),
         ("RLIMIT_NPROC", None if limits.processes is None else (limits.processes, limits.processes)),
     ):
@@ -182,12 +179,7 @@ def worker_paths() -> list[str]:
         for name in ("jax", "jaxlib", "numpy", "flax")
         if (file := getattr(sys.modules.get(name), "__file__", None))
     }
-    found |= {
-        "/sys/devices/system/cpu",
-        "/proc/cpuinfo",
-        "/dev/urandom",
-        str(Path(__file__).resolve().parents[1]),
-    }
+    found |= {"/sys/devices/system/cpu", "/proc/cpuinfo", "/dev/urandom", str(Path(__file__).resolve().parents[1])}
     return sorted(str(Path(p).resolve()) for p in found if Path(p).exists())
 
 

@@ -143,8 +143,7 @@ SAME = {
     "movlr_jax.shaping": "shaping",
     "movlr_jax.rewards.shaping": "shaping",
     **dict.fromkeys(
-        ("movlr_jax.types", "movlr_jax.rewards", "movlr_jax.rewards.state", "movlr_jax.rewards.program"),
-        "typing",
+        ("movlr_jax.types", "movlr_jax.rewards", "movlr_jax.rewards.state", "movlr_jax.rewards.program"), "typing"
     ),
 }
 IN_SCOPE = {"jnp": "jax.numpy", "jax": "jax", "lax": "jax.lax", "shaping": "shaping"}  # without an import

@@ -19,16 +19,7 @@ from jax.core import ShapedArray as Shape
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.sandbox.codec import VERSION, refusal
-from movlr_jax.sandbox.primitives import (
-    DTYPES,
-    MULTIPLIES,
-    SCAN,
-    TABLE,
-    BadValue,
-    apply,
-    known,
-    shapes,
-)
+from movlr_jax.sandbox.primitives import DTYPES, MULTIPLIES, SCAN, TABLE, BadValue, apply, known, shapes
 
 MAX_DOCUMENT = 4 << 20  # bytes
 MAX_EQUATIONS = 1500

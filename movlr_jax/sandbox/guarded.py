@@ -157,21 +157,12 @@ class Guarded(ast.NodeTransformer):
         names = [ast.Constant(name) for name in bound]
         result = ast.Dict([*names], [ast.Name(name, ast.Load()) for name in bound])
         maker = ast.FunctionDef(
-            f"<class {node.name}>",
-            ast.arguments([], [], None, [], [], None, []),
-            [*body, ast.Return(result)],
-            [],
+            f"<class {node.name}>", ast.arguments([], [], None, [], [], None, []), [*body, ast.Return(result)], []
         )
         listed = ast.Tuple([ast.Constant(name) for name in fields], ast.Load())
         played = ast.Dict([ast.Constant(k) for k in roles], [ast.Constant(v) for v in roles.values()])
         made = _call(
-            node,
-            "<class>",
-            ast.Constant(kind),
-            ast.Constant(node.name),
-            listed,
-            _call(node, maker.name),
-            played,
+            node, "<class>", ast.Constant(kind), ast.Constant(node.name), listed, _call(node, maker.name), played
         )
         assigned = ast.Assign([ast.Name(node.name, ast.Store())], made)
         return [ast.copy_location(maker, node), ast.copy_location(assigned, node)]

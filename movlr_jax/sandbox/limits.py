@@ -268,11 +268,7 @@ def number(kind: Any, value: Any) -> Any:
     return kind(value)
 
 
-_AS_ARRAY = {
-    float: "jnp.asarray(x, jnp.float32)",
-    int: "jnp.asarray(x, jnp.int32)",
-    bool: "jnp.asarray(x, bool)",
-}
+_AS_ARRAY = {float: "jnp.asarray(x, jnp.float32)", int: "jnp.asarray(x, jnp.int32)", bool: "jnp.asarray(x, bool)"}
 
 
 def known_number(kind: Any, value: Any) -> Any:

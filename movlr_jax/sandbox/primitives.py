@@ -235,13 +235,7 @@ def known() -> dict[str, Primitive]:
     found = {p.name: p for p in vars(primitives).values() if isinstance(p, Primitive)}
     x = jax.ShapeDtypeStruct((2,), jnp.float32)
     # primitives that jax.extend does not list
-    for use in (
-        lambda x: jnp.split(x, 2),
-        lambda x: jnp.stack([x, x]),
-        lambda x: jnp.tile(x, 2),
-        jnp.log2,
-        list,
-    ):
+    for use in (lambda x: jnp.split(x, 2), lambda x: jnp.stack([x, x]), lambda x: jnp.tile(x, 2), jnp.log2, list):
         for equation in jax.make_jaxpr(use)(x).jaxpr.eqns:
             for inner in getattr(equation.params.get("jaxpr"), "eqns", ()):
                 found.setdefault(inner.primitive.name, inner.primitive)

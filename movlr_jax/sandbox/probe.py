@@ -63,12 +63,7 @@ def states(probe: Probe) -> tuple[list[np.ndarray], int]:
 
 
 def examine(
-    text: bytes,
-    terms: list[str],
-    weights: list[float],
-    probe: Probe,
-    cost: Cost,
-    batch: int,
+    text: bytes, terms: list[str], weights: list[float], probe: Probe, cost: Cost, batch: int
 ) -> dict[str, Any]:
     """Return {"terms": counts for each term, "states": how many states were scored, "cpu_s": for how long}.
 

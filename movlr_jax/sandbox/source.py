@@ -111,13 +111,7 @@ def _parse(source: str, tree: ast.Module) -> ParsedReward:
             "other arguments need a default value"
         )
     return ParsedReward(
-        source,
-        ast.get_docstring(tree) or "",
-        weights_of(tree, names),
-        tree,
-        _lines(tree),
-        names,
-        ignored.notes,
+        source, ast.get_docstring(tree) or "", weights_of(tree, names), tree, _lines(tree), names, ignored.notes
     )
 
 
@@ -243,17 +237,7 @@ class _Unannotated(ast.NodeTransformer):
         return self.generic_visit(ast.copy_location(ast.Assign([node.target], node.value), node))
 
 
-_PLAIN = (
-    ast.Name,
-    ast.Attribute,
-    ast.Subscript,
-    ast.Constant,
-    ast.Tuple,
-    ast.List,
-    ast.BinOp,
-    ast.BitOr,
-    ast.Load,
-)
+_PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Tuple, ast.List, ast.BinOp, ast.BitOr, ast.Load)
 
 
 def _check_annotation(annotation: ast.expr | None) -> None:

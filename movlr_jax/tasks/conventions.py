@@ -50,10 +50,7 @@ def _unit(table: Table, angles: Values, ranges: Mapping[str, tuple[float, float]
     degrees = _possible({name: np.deg2rad(column) for name, column in angles.items()}, ranges)
     numbers = f"its header {said}, but its angles reach {highest:.3g}"
     if table.in_degrees and not degrees and radians:
-        return (
-            False,
-            f"{numbers}, which only radians can be in the ranges of the joints: they are taken as radians",
-        )
+        return (False, f"{numbers}, which only radians can be in the ranges of the joints: they are taken as radians")
     if table.in_degrees and radians and highest < _DEGREES:
         return (
             True,

@@ -20,12 +20,7 @@ from movlr_jax.tasks.hand.cube import cube_rotate
 from movlr_jax.tasks.instruction import described_task
 from movlr_jax.tasks.playground.environments import playground
 from movlr_jax.tasks.playground.models import timing as playground_timing
-from movlr_jax.tasks.robot.humanoid import (
-    humanoid_stairs,
-    humanoid_straight_leg,
-    humanoid_turn,
-    humanoid_walk,
-)
+from movlr_jax.tasks.robot.humanoid import humanoid_stairs, humanoid_straight_leg, humanoid_turn, humanoid_walk
 from movlr_jax.tasks.walking.walks import (
     flat_walk,
     injured_walk,
@@ -98,11 +93,7 @@ BUNDLED_MODEL = "own"  # value of `model` for a task that has its own model
 
 
 def build_task(
-    name: str,
-    model: str,
-    episode_s: float | None,
-    settings: Mapping[str, Any],
-    instruction: str | None = None,
+    name: str, model: str, episode_s: float | None, settings: Mapping[str, Any], instruction: str | None = None
 ) -> Task:
     """Build the task `name` on `model`, with the settings of its conf file. Raises UserError.
 

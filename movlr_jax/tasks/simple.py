@@ -429,10 +429,7 @@ def _joint_start(model: mujoco.MjModel, name: str, value: Any) -> float:
 def _target(goal: str, value: object, model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
     """Convert a goal to numbers; the name of a body or site gives its position at the start. Raises UserError."""
     if isinstance(value, str):
-        for kind, places in (
-            (mujoco.mjtObj.mjOBJ_SITE, data.site_xpos),
-            (mujoco.mjtObj.mjOBJ_BODY, data.xpos),
-        ):
+        for kind, places in ((mujoco.mjtObj.mjOBJ_SITE, data.site_xpos), (mujoco.mjtObj.mjOBJ_BODY, data.xpos)):
             found = mujoco.mj_name2id(model, kind, value)
             if found >= 0:
                 return places[found].astype(np.float32)
@@ -557,12 +554,7 @@ def as_share(text: str, scale: np.ndarray) -> str:
 
 
 def first_reward(
-    description: str,
-    layout: Layout,
-    reached: Mapping[str, str],
-    motion: Sentence | None,
-    root: str,
-    controls: str,
+    description: str, layout: Layout, reached: Mapping[str, str], motion: Sentence | None, root: str, controls: str
 ) -> str:
     """Return a simple initial program: reach the targets, move as described, or keep the start posture.
 

@@ -90,11 +90,7 @@ def add_lathed_mesh(
 
 
 def add_tube_mesh(
-    spec: mujoco.MjSpec,
-    name: str,
-    lines: Sequence[tuple[np.ndarray, np.ndarray]],
-    radius: float,
-    edges: int = 6,
+    spec: mujoco.MjSpec, name: str, lines: Sequence[tuple[np.ndarray, np.ndarray]], radius: float, edges: int = 6
 ) -> None:
     """Add the mesh `name` of tubes with `radius` in m along `lines`.
 
@@ -115,10 +111,7 @@ def add_tube_mesh(
         vertices.append((points[:, None] + radius * around).reshape(-1, 3))
         ring, edge = np.divmod(np.arange(len(ways) * edges), edges)
         here, right = (count + ring * edges + e for e in (edge, (edge + 1) % edges))
-        faces += [
-            np.stack([here, right, right + edges], -1),
-            np.stack([here, right + edges, here + edges], -1),
-        ]
+        faces += [np.stack([here, right, right + edges], -1), np.stack([here, right + edges, here + edges], -1)]
         count += len(points) * edges
     spec.add_mesh(
         name=name,

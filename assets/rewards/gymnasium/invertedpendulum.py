@@ -4,6 +4,4 @@ WEIGHTS = {"alive": 1.0}
 
 
 def reward(state, action):
-    return {
-        "alive": jnp.where(jnp.abs(state.q("hinge")) <= 0.2, 1.0, 0.0),
-    }
+    return {"alive": jnp.where(jnp.abs(state.q("hinge")) <= 0.2, 1.0, 0.0)}

@@ -4,7 +4,4 @@ WEIGHTS = {"forward": 1.0, "control": 0.0001}
 
 
 def reward(state, action):
-    return {
-        "forward": state.qd("slider1"),
-        "control": -jnp.sum(jnp.square(action)),
-    }
+    return {"forward": state.qd("slider1"), "control": -jnp.sum(jnp.square(action))}

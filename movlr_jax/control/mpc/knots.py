@@ -69,13 +69,7 @@ class KnotSpace:
     """Plans with `knots` values of each dimension over the horizon, within `lower` and `upper` [dims]."""
 
     def __init__(self, lower: np.ndarray, upper: np.ndarray, knots: int, horizon_s: float, spline: str = "linear"):
-        self.lower, self.upper, self.knots, self.horizon_s, self.spline = (
-            lower,
-            upper,
-            knots,
-            horizon_s,
-            spline,
-        )
+        self.lower, self.upper, self.knots, self.horizon_s, self.spline = (lower, upper, knots, horizon_s, spline)
         self.mixing = np.eye(len(lower), dtype=np.float32)
 
     def begun(self, start: SimState) -> SimState:

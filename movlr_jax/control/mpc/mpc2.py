@@ -30,11 +30,7 @@ if TYPE_CHECKING:
 
 
 def muscle_policy(
-    actuation: Actuation,
-    sim_dt: float,
-    ctrl_dt: float,
-    horizon_s: float | None = None,
-    spline: str = "linear",
+    actuation: Actuation, sim_dt: float, ctrl_dt: float, horizon_s: float | None = None, spline: str = "linear"
 ):
     """Return a policy that applies `actuation` to params["target"].
 

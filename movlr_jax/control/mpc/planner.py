@@ -167,10 +167,7 @@ class PlannedControllers:
         start = p.space.begun(start)
         initial, home = start.step, p.space.held(start)
         rule = p.config.mppi
-        known, updates = (
-            p.init(home),
-            rule.updates if rule.restarts else max(p.config.first_updates, rule.updates),
-        )
+        known, updates = (p.init(home), rule.updates if rule.restarts else max(p.config.first_updates, rule.updates))
 
         def replanned(state: SimState, keys: Sequence[jax.Array]) -> Any:
             nonlocal known, updates

@@ -15,14 +15,4 @@ LAWS: Parts[MuscleLaw] = Parts(
     tag="law",
 )
 
-__all__ = [
-    "LAWS",
-    "Body",
-    "Linear",
-    "MuscleLaw",
-    "Muscles",
-    "Product",
-    "ProductCurrent",
-    "TargetPostures",
-    "Torque",
-]
+__all__ = ["LAWS", "Body", "Linear", "MuscleLaw", "Muscles", "Product", "ProductCurrent", "TargetPostures", "Torque"]

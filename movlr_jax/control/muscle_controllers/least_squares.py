@@ -46,11 +46,7 @@ def in_one_kernel(
 
     # a kernel's arrays have powers of two as sizes; zeros stay zero
     joints, muscles = (_padded(n) - n for n in reach.shape)
-    padded = (
-        jnp.pad(reach, ((0, joints), (0, muscles))),
-        jnp.pad(target, (0, joints)),
-        jnp.pad(rest, (0, muscles)),
-    )
+    padded = (jnp.pad(reach, ((0, joints), (0, muscles))), jnp.pad(target, (0, joints)), jnp.pad(rest, (0, muscles)))
     shape = jax.ShapeDtypeStruct(padded[2].shape, padded[2].dtype)
     how = triton.CompilerParams(num_warps=4 if padded[0].size <= _SMALL else 8, num_stages=1)
     call = pl.pallas_call(kernel, out_shape=shape, compiler_params=how, interpret=interpret)

@@ -81,10 +81,7 @@ def observation(
     parts = [np.array(addresses) for addresses in layout.touch.values()]
     aims = {name: jnp.asarray(value, jnp.float32) for name, value in goals.items()}
     ways = [
-        (
-            layout.blocks["pos"] + 3 * layout.bodies[thing] if thing in layout.bodies else layout.sites[thing],
-            aim,
-        )
+        (layout.blocks["pos"] + 3 * layout.bodies[thing] if thing in layout.bodies else layout.sites[thing], aim)
         for name, aim in aims.items()
         if (thing := name.removesuffix("_pos")) != name and (thing in layout.bodies or thing in layout.sites)
     ]

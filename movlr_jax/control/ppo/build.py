@@ -33,10 +33,7 @@ _SEED = 0  # of the start states and the domain randomisation, the same for all 
 
 
 def build_ppo(
-    config: PpoSettings,
-    task: Task,
-    physics: str = "native",
-    say: Callable[[str], object] = lambda text: None,
+    config: PpoSettings, task: Task, physics: str = "native", say: Callable[[str], object] = lambda text: None
 ) -> PpoTrainer:
     """Return PPO for `task`, trained in `physics`. Raises UserError.
 

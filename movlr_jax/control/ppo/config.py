@@ -43,8 +43,7 @@ class PolicyConfig:
     observe: tuple[str, ...] = setting(OBSERVED, f"any of {', '.join(OBSERVABLE)}", choices=OBSERVABLE)
     action: str = setting("auto", "controls (auto), pd, groups or posture", choices=ACTIONS)
     joints: tuple[str, ...] = setting(
-        (),
-        "action=posture: commanded joints, the others are held at their start angles; empty: all planned joints",
+        (), "action=posture: commanded joints, the others are held at their start angles; empty: all planned joints"
     )
     muscle_groups: tuple[int, ...] = setting(
         (), "action=groups: group 0, 1, ... of each muscle; empty: groups found by random excitation"
@@ -56,8 +55,7 @@ class PolicyConfig:
         choices=("fixed", "limits"),
     )
     mirror: bool = setting(
-        False,
-        "treat left and right alike: policies and values of observations gait and joints, with joints in pairs",
+        False, "treat left and right alike: policies and values of observations gait and joints, with joints in pairs"
     )
     hidden: tuple[int, ...] = setting((128, 128), "units of the layers of the policy")
     value_hidden: tuple[int, ...] = setting((128, 128), "units of the layers of the value")
@@ -89,8 +87,7 @@ class UpdateConfig:
     max_grad_norm: float = setting(1.0, "0: no clipping", least=0)
     reward_scale: float = setting(1.0, "factor of rewards", above=0)
     normalise_returns: bool = setting(
-        True,
-        "divide rewards by the root mean square of their discounted returns, since w . r has an arbitrary scale",
+        True, "divide rewards by the root mean square of their discounted returns, since w . r has an arbitrary scale"
     )
     noise: float = setting(
         0.0, "standard deviation of the first policy's actions before squashing; 0: Brax's default", least=0
@@ -114,15 +111,13 @@ class GuidanceConfig:
         0.0, "with assist: stiffness of springs that carry the base along at the goal velocity", least=0
     )
     stagger: bool = setting(
-        False,
-        "cut the first episodes at different times, so that batches do not consist of one part of the episodes",
+        False, "cut the first episodes at different times, so that batches do not consist of one part of the episodes"
     )
     stride_starts: float = setting(
         0.0, "further start states per start state, in the middle of strides of the recorded motion", least=0
     )
     motions: tuple[str, ...] = setting(
-        (),
-        "files of recorded episodes, or the run_dir of evaluate; the training also begins in the middle of them",
+        (), "files of recorded episodes, or the run_dir of evaluate; the training also begins in the middle of them"
     )
     motion_starts: float = setting(1.0, "further start states per start state, from `motions`", least=0)
 
@@ -147,9 +142,7 @@ class PpoConfig:
         0.0, "s, simulation step in training, with implicitfast; 0: sim_dt, as in evaluation", least=0
     )
     acts: str = setting(
-        "mode",
-        "evaluation episodes use the mode of the action distribution, or a sample",
-        choices=("mode", "sample"),
+        "mode", "evaluation episodes use the mode of the action distribution, or a sample", choices=("mode", "sample")
     )
     checkpoint_every: int = setting(10, "batches", least=1)
     policy: PolicyConfig = group_of(PolicyConfig)

@@ -145,11 +145,7 @@ def checked_groups(of: Sequence[int], muscles: int) -> np.ndarray:
 
 
 def grouped(
-    model: mujoco.MjModel,
-    rest: np.ndarray,
-    of: np.ndarray,
-    correction: float,
-    notes: Mapping[str, Any] | None = None,
+    model: mujoco.MjModel, rest: np.ndarray, of: np.ndarray, correction: float, notes: Mapping[str, Any] | None = None
 ) -> ActionSpace:
     """Return the action space of DynSyn: one action per group and a correction per muscle; size is groups + nu.
 

@@ -118,11 +118,7 @@ class PpoTrainer:
         self.order = np.random.default_rng(0).integers(len(agent.starts[0]), size=(self.config.envs, _TABLE))
         view = jax.tree.map(lambda x: jnp.asarray(x[0]), self.pool.step)
         self.observations = observe(view).shape[0]
-        self.notes: Mapping[str, Any] = {
-            **space.notes,
-            "observations": self.observations,
-            "actions": space.size,
-        }
+        self.notes: Mapping[str, Any] = {**space.notes, "observations": self.observations, "actions": space.size}
         self.network = agent.network
         self.see, self.space, self.first, self.ages = observe, space, agent.first, agent.ages
         self.explore = self._policy(physics, sample=True)
@@ -220,11 +216,7 @@ class PpoTrainer:
         return Fleet(state, _begun(state), zero, zero, np.zeros(rows, np.float32), zero)
 
     def step(
-        self,
-        programs: Sequence[RewardProgram],
-        state: tuple[Learner, Fleet],
-        key: jax.Array,
-        recorder: CurveRecorder,
+        self, programs: Sequence[RewardProgram], state: tuple[Learner, Fleet], key: jax.Array, recorder: CurveRecorder
     ) -> tuple[Learner, Fleet]:
         """Collect one batch, update the learners and record the learning curves."""
         learners, fleet = self._beside_physics(state[0]), state[1]
@@ -265,11 +257,7 @@ class PpoTrainer:
         return segment, Fleet(final, initial, age, episode, fleet.reward, fleet.steps)
 
     def relabel(
-        self,
-        programs: Sequence[RewardProgram],
-        segments: Sequence[Segment],
-        fleet: Fleet,
-        recorder: CurveRecorder,
+        self, programs: Sequence[RewardProgram], segments: Sequence[Segment], fleet: Fleet, recorder: CurveRecorder
     ) -> tuple[Fleet, np.ndarray]:
         """Return the rewards [M, B, T] of M segments, each candidate's under its own program."""
         k, count = len(programs), len(segments)
@@ -385,13 +373,7 @@ class TrainedControllers:
     def rollout(self, start: SimState, *, steps: int, key: jax.Array) -> Trajectory:
         """Run K x E rows for `steps` control steps; candidate k owns rows k*E:(k+1)*E."""
         params = (self.learners.normalizer, self.learners.params.policy)
-        loop = Loop(
-            self.ppo.sim_physics,
-            self.ppo.exploit,
-            lambda state, keys: params,
-            _EVERY,
-            len(self.learning),
-        )
+        loop = Loop(self.ppo.sim_physics, self.ppo.exploit, lambda state, keys: params, _EVERY, len(self.learning))
         return play(loop, self.ppo.task, start, steps=steps, key=key)
 
 

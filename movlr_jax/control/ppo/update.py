@@ -243,9 +243,7 @@ def updater(config: PpoConfig, network: PPONetworks) -> Callable[..., tuple[Lear
         if config.update.target_kl:
             carry = (carry[0], _adapted(config, carry[1], measures["kl"][-1].mean()))
         learner = learner.replace(  # pyright: ignore[reportAttributeAccessIssue]
-            params=carry[0],
-            optimizer=carry[1],
-            normalizer=seen(normalizer, data.observation, data.valid),
+            params=carry[0], optimizer=carry[1], normalizer=seen(normalizer, data.observation, data.valid)
         )
         return learner, {**{name: x.mean() for name, x in measures.items()}, "skipped": skipped}
 
@@ -256,9 +254,7 @@ def _adapted(config: PpoConfig, state: Any, kl: jax.Array) -> Any:
     """Return the state of Adam with the learning rate of the next batch. kl: mean over the last epoch, nats."""
     rate = optax.tree.get(state, "learning_rate")
     factor = jnp.where(
-        kl > 2 * config.update.target_kl,
-        1 / _FASTER,
-        jnp.where(kl < 0.5 * config.update.target_kl, _FASTER, 1.0),
+        kl > 2 * config.update.target_kl, 1 / _FASTER, jnp.where(kl < 0.5 * config.update.target_kl, _FASTER, 1.0)
     )
     return optax.tree.set(state, learning_rate=jnp.clip(rate * factor, *_RATES))
 

@@ -80,11 +80,7 @@ def _differs(child: Genome, parent: Genome, terms: dict[str, Term]) -> bool:
 
 
 def _follow(
-    genome: Genome,
-    advice: Sequence[TermAdvice],
-    terms: dict[str, Term],
-    rng: np.random.Generator,
-    share: float,
+    genome: Genome, advice: Sequence[TermAdvice], terms: dict[str, Term], rng: np.random.Generator, share: float
 ) -> Genome:
     """Apply each piece of advice with probability `share`."""
     for item in advice:

@@ -69,13 +69,7 @@ class RayWorkers:
 
     name = "ray"
 
-    def __init__(
-        self,
-        config: WorkersConfig,
-        make: Callable[[], Parts],
-        rows: int,
-        say: Callable[[str], object],
-    ):
+    def __init__(self, config: WorkersConfig, make: Callable[[], Parts], rows: int, say: Callable[[str], object]):
         """rows: programs of a batch. make: builds task and optimizer in a worker; it travels by Ray's pickle."""
         with needed("workers=ray", "ray"):
             import ray  # pyright: ignore[reportMissingImports]

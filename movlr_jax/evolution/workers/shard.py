@@ -50,12 +50,7 @@ def unpack(packed: Packed, layout: Layout) -> RewardProgram:
     return rebuild(graph, packed.document, weights, measure(graph, read_from).cost)
 
 
-def shards(
-    verdicts: Sequence[Verdict],
-    size: int,
-    seeds: Sequence[int],
-    folder: Path | None,
-) -> list[Shard]:
+def shards(verdicts: Sequence[Verdict], size: int, seeds: Sequence[int], folder: Path | None) -> list[Shard]:
     """Return the accepted programs of a batch in shards of `size`."""
     accepted = {row: v.program for row, v in enumerate(verdicts) if v.program}
     found, rows = [], list(accepted)
@@ -68,10 +63,7 @@ def shards(
 
 
 def evaluate_shard(
-    optimizer: Optimizer,
-    task: Task,
-    shard: Shard,
-    progress: Progress | None = None,
+    optimizer: Optimizer, task: Task, shard: Shard, progress: Progress | None = None
 ) -> list[list[Trial]]:
     """Run the trials of the programs of a shard, which has further rows for nothing if it has too few."""
     programs = [unpack(text, task.layout) for text in shard.programs]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _ALSO = {  # other words for a parameter, as a regular expression
-    "response_format": r"json[_ ]?schema|json[_ ]object|json[_ ]mode|structured[_ ]outputs?|guided[_ ]\w+|grammar",
+    "response_format": r"json[_ ]?schema|json[_ ]object|json[_ ]mode|structured[_ ]outputs?|guided[_ ]\w+|grammar"
 }
 
 

@@ -104,12 +104,7 @@ def _add_bottles(spec: mujoco.MjSpec, at: np.ndarray, mass: float, goal: grasp.G
     add_lathed_mesh(spec, "bottle", PROFILE)
     spec.add_material(name="bottle", rgba=DARK, specular=0.6, shininess=0.7)
     bottle.add_geom(
-        name="bottle_look",
-        type=geom.mjGEOM_MESH,
-        meshname="bottle",
-        material="bottle",
-        rgba=DARK,
-        **grasp.LOOK,
+        name="bottle_look", type=geom.mjGEOM_MESH, meshname="bottle", material="bottle", rgba=DARK, **grasp.LOOK
     )
     add_tube_mesh(spec, "target", _outline(), WIRE)
     target.add_geom(name="target_look", type=geom.mjGEOM_MESH, meshname="target", **grasp.OUTLINE)

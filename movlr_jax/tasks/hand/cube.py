@@ -13,10 +13,7 @@ from movlr_jax.tasks.hand.handhold import around_block
 
 STAND_HEIGHT, STAND_HALF = 0.09, 0.011  # m; a column, which leaves room for fingers below the cube
 CORE = (0.13, 0.13, 0.15)
-COLOURED, OUTLINED = (
-    0.88,
-    0.72,
-)  # share of the width of a face: its coloured square, and the hole in its outline
+COLOURED, OUTLINED = (0.88, 0.72)  # share of the width of a face: its coloured square, and the hole in its outline
 FACES = {  # direction in the cube's frame -> rgb: six colours make every orientation distinguishable
     (1, 0, 0): (0.80, 0.15, 0.15),
     (-1, 0, 0): (0.95, 0.55, 0.10),

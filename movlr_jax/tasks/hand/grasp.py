@@ -133,9 +133,7 @@ def add_table(
     """Add the body `table` with the centre of its top at `at` [3] m; half_sizes in m along forward and left."""
     heading = np.arctan2(adapter.forward[1], adapter.forward[0])
     table = spec.worldbody.add_body(
-        name="table",
-        pos=at - np.array([0, 0, 0.015]),
-        quat=[np.cos(heading / 2), 0, 0, np.sin(heading / 2)],
+        name="table", pos=at - np.array([0, 0, 0.015]), quat=[np.cos(heading / 2), 0, 0, np.sin(heading / 2)]
     )
     table.add_geom(
         name="table_top",

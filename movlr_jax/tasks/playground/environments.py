@@ -72,11 +72,7 @@ GOALS: Mapping[str, EnvironmentGoal] = {
         "turn the body with the finger until its tip is at the target", None, {"tip_pos": "target"}
     ),
     "FingerTurnHard": EnvironmentGoal(
-        "turn the body with the finger until its tip is at the small target",
-        None,
-        {"tip_pos": "target"},
-        {},
-        0.03,
+        "turn the body with the finger until its tip is at the small target", None, {"tip_pos": "target"}, {}, 0.03
     ),
     "FishSwim": EnvironmentGoal(
         "swim upright until the mouth is at the target",

@@ -236,13 +236,7 @@ PAST_M = 0.3  # m beyond the near face of the wall that count as through the doo
 
 def _goal(name: str, description: str, speed: float, goals: Mapping[str, Array], **more: Any) -> WalkGoal:
     return WalkGoal(
-        name=name,
-        description=description,
-        focus=_FOCUS,
-        speed=speed,
-        goals=goals,
-        reward="humanoid",
-        **more,
+        name=name, description=description, focus=_FOCUS, speed=speed, goals=goals, reward="humanoid", **more
     )
 
 

@@ -115,9 +115,5 @@ class _Leg:
 
     def _off(self, angles: np.ndarray, wanted: np.ndarray, last: np.ndarray) -> np.ndarray:
         return np.concatenate(
-            [
-                _WEIGHTS * (self._placed(angles) - wanted),
-                _LAST * (angles - last),
-                _REST * (angles - self._rest)[:1],
-            ]
+            [_WEIGHTS * (self._placed(angles) - wanted), _LAST * (angles - last), _REST * (angles - self._rest)[:1]]
         )

@@ -33,12 +33,7 @@ def add_plane(spec: mujoco.MjSpec, name: str = GROUND, **where: list[float]) -> 
     """Add a plane through the origin, with a grid of 1 m, and the sky and light of a stage."""
     add_stage(spec)
     return spec.worldbody.add_geom(
-        name=name,
-        type=mujoco.mjtGeom.mjGEOM_PLANE,
-        size=[0, 0, 0.1],
-        material=FLOOR,
-        rgba=[1, 1, 1, 1],
-        **where,
+        name=name, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.1], material=FLOOR, rgba=[1, 1, 1, 1], **where
     )
 
 

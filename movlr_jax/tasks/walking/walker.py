@@ -145,10 +145,7 @@ class Walker:
         side = Camera((middle, float(at[1]), 0.5 * height), distance(length) + 0.5 * breadth, 90.0, -4.0)
         front = Camera((0.0, 0.0, 0.5 * height), nearer + distance(breadth), 180.0, -5.0)
         side, front = (replace(camera, track=pelvis, rise=slope) for camera in (side, front))
-        return (
-            replace(side, shows="the right side of the body"),
-            replace(front, shows="the front of the body"),
-        )
+        return (replace(side, shows="the right side of the body"), replace(front, shows="the front of the body"))
 
     def _balanced(self, qpos: np.ndarray) -> np.ndarray:
         """Lean `qpos` about the ankles until the centre of mass is at its position in quiet stance."""

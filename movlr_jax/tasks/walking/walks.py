@@ -63,12 +63,7 @@ class Bird(Steady):
 
 
 def stand(
-    adapter: ModelAdapter,
-    *,
-    episode_s: float,
-    start_noise: float = 0.01,
-    push_m_s: float = 0.0,
-    push_s: float = 2.0,
+    adapter: ModelAdapter, *, episode_s: float, start_noise: float = 0.01, push_m_s: float = 0.0, push_s: float = 2.0
 ) -> Task:
     """Stand upright to the end, within 0.3 m of the start and with the trunk within 20 degrees of it."""
     goal = WalkGoal(

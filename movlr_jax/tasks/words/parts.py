@@ -31,10 +31,7 @@ _ROLES: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("shin", "calf"), ("shank",)),
     **dict.fromkeys(("forehead", "face", "mouth", "chin", "nose"), ("head",)),
 }
-_ENDS = {
-    "forearm": ("arm", "hand", "palm"),
-    "shank": ("foot", "paw", "heel", "toe"),
-}  # at the end of this segment
+_ENDS = {"forearm": ("arm", "hand", "palm"), "shank": ("foot", "paw", "heel", "toe")}  # at the end of this segment
 JOINTS = {  # a joint is where the body begins that it moves
     "knee": "shank", "elbow": "forearm", "shoulder": "upper_arm", "hip": "thigh", "ankle": "foot", "wrist": "hand",
 }  # fmt: skip

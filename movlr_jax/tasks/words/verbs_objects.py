@@ -107,10 +107,7 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
         sign = 1 if word == "up" else -1
         return [*made, *(raised(ctx, part, sign, distance) for part in things)]
     way, moves = floats(ctx.along(word)) if word else None, f"moves {word}".strip()
-    return [
-        *made,
-        *(ctx.clause(c.shifted, part=part, way=way, amount=distance, word=moves) for part in things),
-    ]
+    return [*made, *(ctx.clause(c.shifted, part=part, way=way, amount=distance, word=moves) for part in things)]
 
 
 def _moved_to(ctx: Context, phrase: Phrase, things: Sequence[Part]) -> list[Clause]:

@@ -40,14 +40,10 @@ class PlanningRule:
         0, "rollouts per plan and candidate; auto (or 0): 32 on CPUs, more where a search needs them", least=0
     )
     sigma: float = setting(
-        0.0,
-        "standard deviation of the first samples; 0: that of the optimiser, 0.1 of mpc2 and 0.2 of mppi",
-        least=0,
+        0.0, "standard deviation of the first samples; 0: that of the optimiser, 0.1 of mpc2 and 0.2 of mppi", least=0
     )
     keep: int = setting(
-        2,
-        "samples that are not random: the mean, then plans that hold the current and the initial state",
-        least=0,
+        2, "samples that are not random: the mean, then plans that hold the current and the initial state", least=0
     )
     smooth: float = setting(0.0, "noise correlation between neighbouring knots", least=0, below=1)
     density: float = setting(

@@ -56,10 +56,5 @@ def assisted(
         else:
             stiffness = force / (_SAG if up else _STRAY)
             # at the height of the start, the spring carries this share of the weight
-            spring(
-                j,
-                stiffness,
-                float(np.sqrt(stiffness * mass)),
-                at + up * np.sign(data.xaxis[j] @ world.up) * _SAG,
-            )
+            spring(j, stiffness, float(np.sqrt(stiffness * mass)), at + up * np.sign(data.xaxis[j] @ world.up) * _SAG)
     return model

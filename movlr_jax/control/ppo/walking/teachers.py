@@ -29,11 +29,7 @@ _HUNG, _HELD, _HELD_DT = (0.5, 20.0, 0.005)
 
 
 def first_policy(
-    optimizer: PpoSettings,
-    task: Task,
-    start: Step,
-    space: ActionSpace,
-    say: Callable[[str], object],
+    optimizer: PpoSettings, task: Task, start: Step, space: ActionSpace, say: Callable[[str], object]
 ) -> Imitation | None:
     """Return what the first policy imitates by the settings, None for nothing. Raises UserError."""
     name, steps = optimizer.ppo.guidance.teacher, optimizer.ppo.guidance.teach_steps
@@ -45,11 +41,7 @@ def first_policy(
 
 
 def _trained_teacher(
-    optimizer: PpoSettings,
-    task: Task,
-    start: Step,
-    space: ActionSpace,
-    say: Callable[[str], object],
+    optimizer: PpoSettings, task: Task, start: Step, space: ActionSpace, say: Callable[[str], object]
 ) -> Teacher:
     """Load the teacher of the settings with the observations named in its file. Raises UserError."""
     config, name = optimizer.ppo, optimizer.ppo.guidance.teacher
