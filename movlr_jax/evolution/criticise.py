@@ -52,16 +52,17 @@ def criticise(context: SearchContext, candidate: Evaluation, trials: Sequence[Tr
 
 
 def satisfied(
-    context: SearchContext, plan: TrialPlan, population: Population, best: Evaluation, critique: Critique
+    context: SearchContext, plan: TrialPlan, population: Population, best: Evaluation, critique: Critique | None
 ) -> str:
     """Return why the search can end; empty if it cannot.
 
     It can if all trials of the champion succeed, as many as it gets in a generation or more, and the critic asks for
-    nothing; or if its motion has no fault and matches the task (`method.stop_alignment`).
+    nothing (critique: None if it is about another program); or if its motion has no fault and matches the task
+    (`method.stop_alignment`).
     """
     claim = claim_of(context.task.motion, population.trials[best.name])
     enough = claim.n >= max(plan.look, _ENOUGH) and claim.successes == claim.n
-    if enough and critique.success and not critique.problems:
+    if enough and critique and critique.success and not critique.problems:
         return f"all {claim.n} trials of {best.name} succeed, and the critic asks for nothing"
     least, alignment = context.config.method.stop_alignment, best.description.get("alignment")
     if least is None or alignment is None or alignment < least or fault(best)[0]:

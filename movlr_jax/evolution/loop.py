@@ -127,8 +127,8 @@ def _ends_early(
     context: SearchContext, g: int, plan: TrialPlan, population: Population, brief: Brief, best: Evaluation
 ) -> bool:
     """Return whether the search ends after generation g because nothing is left to do. Record and say why."""
-    about_it = brief.parent is not None and brief.parent.name == best.name
-    reason = brief.critique and about_it and satisfied(context, plan, population, best, brief.critique)
+    critique = brief.critique if brief.parent is not None and brief.parent.name == best.name else None
+    reason = satisfied(context, plan, population, best, critique)
     if not reason:
         return False
     reason = f"the search ends after generation {g}: {reason}"

@@ -479,6 +479,18 @@ def test_second_phase_counts_after_the_first(first: tuple[int, int], second: tup
     assert found["parts_done"] == float(first[0] or (second[0] and not second[1]))
 
 
+@pytest.mark.parametrize(("aside", "success"), [(0.0, 1), (1.0, 0)])
+def test_a_way_is_measured_from_where_its_phase_begins(aside: float, success: int):
+    task = made("crawler", "walk left 1 m, then walk forward 2 m")
+    halves = np.minimum(2 * RAMP, 1), np.maximum(2 * RAMP - 1, 0)
+    found = motion(task, root(task, y=halves[0] + aside * halves[1], x=2 * halves[1]))
+    assert found["success"] == success
+    assert found["second_distance_m"] == pytest.approx(
+        2.0 - max(0.0, aside - 0.3),
+        abs=0.12,  # the second way begins 10 cm before the end of the first
+    )
+
+
 def test_there_and_back_ends_where_it_began():
     task = made("crawler", "walk forward 1 m, then walk backward 1 m")
     assert motion(task, root(task, x=1 - np.abs(2 * RAMP - 1)))["success"] == 1

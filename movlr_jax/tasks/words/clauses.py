@@ -155,7 +155,8 @@ def travel(
         else:  # it should arrive there, not only as far away
             aside_speed = along(VELOCITY, aside.tolist())
             terms.append(Term("drift", "place", 5.0, error(f"{aside_speed} + {_BACK:g} * {strayed}")))
-            value += f" - jnp.maximum(jnp.abs({strayed}) - {max(_ASIDE_M, _ASIDE * distance):g}, 0.0)"
+            # measured from where the phase begins
+            value += f" - jnp.maximum(jnp.abs({moved}) - {max(_ASIDE_M, _ASIDE * distance):g}, 0.0)"
     amount = "" if distance is None else f" {distance:.3g} m"
     frame = ", seen from the body as it turns" if turns else ""
     pacing = "as fast as possible" if fastest else f"at about {speed:.2g} m/s"
