@@ -233,16 +233,17 @@ def main() -> None:
     data = json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() and not given.quick else {"rows": []}
     rows, work = data["rows"], Path(os.environ.get("CLAIMS_WORK") or tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
+    at = commit()  # at the start: the folder may move on meanwhile
     for seed in [] if given.report else range(given.begin, given.begin + given.seeds):
         for family in given.family:
-            if any((row["family"], row["seed"], row["commit"]) == (family, seed, commit()) for row in rows):
+            if any((row["family"], row["seed"], row["commit"]) == (family, seed, at) for row in rows):
                 continue
             root = work / f"{family}_{seed}"
             words = [*settings_of(family, work), "films=false", f"seed={seed}", *given.settings]
             config = compose([*words, f"run_dir={root}"])
             found = searched(config, root)
             new = {
-                "commit": commit(),
+                "commit": at,
                 "family": family,
                 "seed": seed,
                 **found,

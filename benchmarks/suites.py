@@ -77,7 +77,7 @@ def row_of(
 
     return {
         "task": task, "method": method, "seed": seed, "samples": found["samples"], "trials": found["trials"],
-        "minutes": found["minutes"], "improved": found["improved"], "commit": commit(),
+        "minutes": found["minutes"], "improved": found["improved"],
         "scores": column(2, "scores"), "successes": column(1, "successes"),
     }  # fmt: skip
 
@@ -172,6 +172,7 @@ def main() -> None:
     if OUT.exists() and not given.quick:
         data = json.loads(OUT.read_text(encoding="utf-8"))
     rows, random, work = data["rows"], data["random"], Path(os.environ.get("CLAIMS_WORK") or tempfile.mkdtemp())
+    at = commit()  # at the start: the folder may move on meanwhile
     for seed in [] if given.report else range(given.begin, given.begin + given.seeds):
         for task in given.task:
             for method in given.method:
@@ -179,7 +180,7 @@ def main() -> None:
                     continue
                 root = work / f"{task}_{method}_{seed}"
                 known = next((row for row in rows if (row["task"], row["seed"]) == (task, seed)), {})
-                rows.append(row_of(task, method, seed, root, given.truth, given.settings, known))
+                rows.append({**row_of(task, method, seed, root, given.truth, given.settings, known), "commit": at})
                 random.setdefault(task, random_score(task, given.settings, given.truth))
                 shutil.rmtree(root)
                 if not given.quick:
