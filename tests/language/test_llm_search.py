@@ -93,7 +93,7 @@ def everything(folder: Path) -> bytes:
 def recorded(tmp_path_factory: pytest.TempPathFactory, shared: None) -> Path:
     """A search of two models, a fifth of whose calls fail in every way there is."""
     run = tmp_path_factory.mktemp("models") / "run"
-    llm, vlm = servers(fault_rate=0.2, stall_s=2.5)
+    llm, vlm = servers(fault_rate=0.2, stall_s=9)  # longer than the timeout, which a busy machine does not reach
     # each kind once for certain, then by chance
     llm.script = ["500", "truncated", "", "blocked", "schema", ""]
     vlm.script = ["429", "503", "", "cut", "half_body", "", "stall", "", "empty", ""]

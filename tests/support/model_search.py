@@ -17,8 +17,8 @@ TASK = [
     "optimizer.knots=2", "optimizer.mppi.samples=4", "preview=true", "trials=1", "confirm=0",
 ]  # fmt: skip
 MODELS = [
-    "llm=openai_compatible", "llm.model=Qwen2.5-Coder-32B-Instruct", "llm.price=[0.1,0.3]", "llm.timeout_s=2",
-    "llm.attempts=8", "vlm=gemini", "vlm.timeout_s=2", "vlm.size=[64,64]",
+    "llm=openai_compatible", "llm.model=Qwen2.5-Coder-32B-Instruct", "llm.price=[0.1,0.3]", "llm.timeout_s=8",
+    "llm.attempts=8", "vlm=gemini", "vlm.timeout_s=8", "vlm.size=[64,64]",
     "vlm.attempts=8",
 ]  # fmt: skip
 
