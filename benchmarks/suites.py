@@ -4,6 +4,7 @@ For each environment and seed, searches by several methods run with the same bud
 each announced, the first one and the environment's own reward run in the same 16 trials that no search has seen. Rows
 are kept as soon as they are measured, and a second call goes on.
 
+    python benchmarks/suites.py --screen     # which environments are tasks, by the rule of `fits`; before any search
     nice python benchmarks/suites.py [--task Hopper-v5 ...] [--method feedback best_of_n] [--seeds 5] [--truth 16]
     python benchmarks/suites.py --report     # the table, from all rows so far
 
@@ -28,6 +29,7 @@ from movlr_jax.engine import environment
 
 environment.prepare_environment()
 
+import gymnasium  # noqa: E402
 import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
 from record import RESULTS, circumstances, commit, write  # noqa: E402
@@ -36,22 +38,34 @@ from search_claims import measured, searched  # noqa: E402
 
 from movlr_jax._util.intervals import rate_interval  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
+from movlr_jax.engine.parts import sized  # noqa: E402
 from movlr_jax.engine.tasks import task_of  # noqa: E402
 from movlr_jax.tasks.environments.gymnasium_task import open_environment  # noqa: E402
 
 OUT = RESULTS / "suites.json"
 GYMNASIUM = "+task=gymnasium"
-# those of which the environment's reward was worth more than the first program in four trials before any search; in
-# Pusher-v5 it keeps still, and in Ant-v5 standing still is worth more than most programs (docs/results.md)
 TASKS: Mapping[str, Sequence[str]] = {
-    f"{name}-v5": [GYMNASIUM, f"env={name}-v5", "episode_s=2"]
-    for name in ("HalfCheetah", "Ant", "Swimmer", "Pusher", "Hopper")
-}
+    **{
+        f"{name}-v5": [GYMNASIUM, f"env={name}-v5", "episode_s=2"]
+        for name in (
+            "HalfCheetah", "Ant", "Swimmer", "Pusher", "Hopper", "Walker2d", "Humanoid", "HumanoidStandup", "Reacher",
+            "InvertedDoublePendulum",
+        )
+    },
+    **{
+        f"myo{name}-v0": ["+task=myosuite", f"env=myo{name}-v0", "episode_s=1.5"]
+        for name in (
+            "ElbowPose1D6MRandom", "FingerPoseRandom", "FingerReachRandom", "HandPoseFixed", "HandPoseRandom",
+            "HandReachFixed", "HandReachRandom", "HandObjHoldFixed", "HandObjHoldRandom", "ArmReachRandom",
+            "TorsoPoseFixed",
+        )
+    },
+}  # fmt: skip
 METHODS: Mapping[str, Sequence[str]] = {
     "feedback": [],  # 3 generations of 4 programs
     "best_of_n": ["candidates=12", "generations=1"],  # by the same writer
 }
-FIRST, SUITE = "first program", "environment's reward"
+FIRST, SUITE, NO_ACTION = "first program", "environment's reward", "no action"
 DRAWS = 2000  # of a bootstrap
 
 
@@ -83,21 +97,62 @@ def row_of(
     }  # fmt: skip
 
 
-def random_score(task: str, further: Sequence[str], truth: int) -> float:
-    """Return the mean return of random actions, over as many episodes as there are trials."""
+def screened(task: str, further: Sequence[str], trials: int) -> dict[str, list[float]]:
+    """Return the scores of the first program, of the environment's reward and of no action, in trials of no search."""
+    config = compose([*TASKS[task], "seed=50", *further])
+    own = task_of(config)
+    config = sized(config, own, 1, lambda _: None)
+    programs = {FIRST: own.initial_reward} | ({SUITE: own.human_reward} if own.human_reward else {})
+    found = {"programs": programs, "announced": FIRST, "samples": None}
+    truth = measured(config, found, trials, 0)["truth"]
+    scores = {name: [trial[2] for trial in of] for name, of in truth.items()}
+    return {**scores, NO_ACTION: played(task, further, trials, lambda space: 0 * space.sample())}
+
+
+def fits(scores: Mapping[str, Sequence[float]]) -> bool:
+    """Return whether an environment says what a search adds.
+
+    Its reward is worth more than the first program and than no action, both by two standard errors of the difference,
+    and the first program closes less than nine tenths of the way from no action to it.
+    """
+    if SUITE not in scores:
+        return False
+    best = np.asarray(scores[SUITE])
+    for name in (FIRST, NO_ACTION):
+        gain = best - np.asarray(scores[name])
+        if gain.mean() <= 2 * gain.std(ddof=1) / np.sqrt(len(gain)):
+            return False
+    low = float(np.mean(scores[NO_ACTION]))
+    return (float(np.mean(scores[FIRST])) - low) < 0.9 * (float(best.mean()) - low)
+
+
+def played(
+    task: str,
+    further: Sequence[str],
+    episodes: int,
+    acting: Callable[[Any], np.ndarray] = lambda space: space.sample(),
+) -> list[float]:
+    """Return what the environment itself returns for each episode under the actions, random ones by default."""
     config = compose([*TASKS[task], *further])
     assert config.episode_s
-    world, returns = open_environment(config.task.settings["env"]), []
-    for seed in range(truth):
+    world, returns = opened(config.task.settings["env"]), []
+    for seed in range(episodes):
         world.reset(seed=seed)
         world.action_space.seed(seed)
         returns.append(0.0)
         for _ in range(round(config.episode_s / world.dt)):
-            _, reward, ended, _, _ = world.step(world.action_space.sample())
+            _, reward, ended, _, _ = world.step(acting(world.action_space))
             returns[-1] += float(reward)
             if ended:
                 break
-    return float(np.mean(returns))
+    return returns
+
+
+def opened(env: str) -> Any:
+    """Return the environment, without wrappers."""
+    if env.startswith("myo"):
+        import myosuite  # noqa: F401  # pyright: ignore[reportMissingImports]
+    return open_environment(env) if not env.startswith("myo") else gymnasium.make(env).unwrapped
 
 
 def normalised(rows: Sequence[Mapping[str, Any]], random: Mapping[str, float]) -> dict[str, dict[str, list[float]]]:
@@ -163,18 +218,26 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--begin", type=int, default=100, help="the first seed; the proposer was changed on others")
     parser.add_argument("--truth", type=int, default=16)
+    parser.add_argument("--screen", action="store_true")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--settings", nargs="*", default=[], help="further settings of the searches")
     given = read_options(
         parser, task=["Pusher-v5"], seeds=1, truth=2,
         settings=["episode_s=0.2", "optimizer.mppi.samples=4", "trials=1", "confirm=1"],
     )  # fmt: skip
-    data: dict[str, Any] = {"rows": [], "random": {}}
+    data: dict[str, Any] = {"rows": [], "random": {}, "screen": {}}
     if OUT.exists() and not given.quick:
         data = json.loads(OUT.read_text(encoding="utf-8"))
     rows, random, work = data["rows"], data["random"], Path(os.environ.get("CLAIMS_WORK") or tempfile.mkdtemp())
     at = commit()  # at the start: the folder may move on meanwhile
-    for seed in [] if given.report else range(given.begin, given.begin + given.seeds):
+    screen = data.setdefault("screen", {})
+    for task in given.task if given.screen else []:
+        if task not in screen:
+            screen[task] = screened(task, given.settings, 4)
+            write(OUT, {"benchmark": "suites", **circumstances(), "random": random, "screen": screen, "rows": rows})
+        means = {name: round(float(np.mean(of)), 1) for name, of in screen[task].items()}
+        print(task, json.dumps(means), "fits" if fits(screen[task]) else "does not fit", flush=True)
+    for seed in [] if given.report or given.screen else range(given.begin, given.begin + given.seeds):
         for task in given.task:
             for method in given.method:
                 if any((row["task"], row["method"], row["seed"]) == (task, method, seed) for row in rows):
@@ -182,10 +245,13 @@ def main() -> None:
                 root = work / f"{task}_{method}_{seed}"
                 known = next((row for row in rows if (row["task"], row["seed"]) == (task, seed)), {})
                 rows.append({**row_of(task, method, seed, root, given.truth, given.settings, known), "commit": at})
-                random.setdefault(task, random_score(task, given.settings, given.truth))
+                random.setdefault(task, float(np.mean(played(task, given.settings, given.truth))))
                 shutil.rmtree(root)
                 if not given.quick:
-                    write(OUT, {"benchmark": "suites", **circumstances(), "random": random, "rows": rows})
+                    write(
+                        OUT,
+                        {"benchmark": "suites", **circumstances(), "random": random, "screen": screen, "rows": rows},
+                    )
                 means = {name: round(float(np.mean(of)), 1) for name, of in rows[-1]["scores"].items()}
                 print(task, method, seed, json.dumps(means), flush=True)
     print(json.dumps(table(rows, random)))
