@@ -98,7 +98,7 @@ def row_of(
 
 
 def screened(task: str, further: Sequence[str], trials: int) -> dict[str, list[float]]:
-    """Return the scores of the first program, of the environment's reward and of no action, in trials of no search."""
+    """Return the scores of the first program, the environment's reward and no action, in trials of no search."""
     config = compose([*TASKS[task], "seed=50", *further])
     own = task_of(config)
     config = sized(config, own, 1, lambda _: None)
@@ -233,7 +233,7 @@ def main() -> None:
     screen = data.setdefault("screen", {})
     for task in given.task if given.screen else []:
         if task not in screen:
-            screen[task] = screened(task, given.settings, 4)
+            screen[task] = screened(task, given.settings, 8)
             write(OUT, {"benchmark": "suites", **circumstances(), "random": random, "screen": screen, "rows": rows})
         means = {name: round(float(np.mean(of)), 1) for name, of in screen[task].items()}
         print(task, json.dumps(means), "fits" if fits(screen[task]) else "does not fit", flush=True)
