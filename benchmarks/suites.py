@@ -17,6 +17,8 @@ al., arXiv 2108.13264).
 from __future__ import annotations
 
 import argparse
+import fcntl
+import itertools
 import json
 import os
 import shutil
@@ -40,6 +42,7 @@ from movlr_jax._util.intervals import rate_interval  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.engine.parts import sized  # noqa: E402
 from movlr_jax.engine.tasks import task_of  # noqa: E402
+from movlr_jax.language.clients.replay import write_recording  # noqa: E402
 from movlr_jax.tasks.environments.gymnasium_task import open_environment  # noqa: E402
 
 OUT = RESULTS / "suites.json"
@@ -61,10 +64,16 @@ TASKS: Mapping[str, Sequence[str]] = {
         )
     },
 }  # fmt: skip
+ONCE = ["candidates=12", "generations=1"]
+MODEL = ["method=eureka_adapted", "llm=manual"]  # numbers are the feedback
 METHODS: Mapping[str, Sequence[str]] = {
     "feedback": [],  # 3 generations of 4 programs
-    "best_of_n": ["candidates=12", "generations=1"],  # by the same writer
+    "best_of_n": ONCE,  # by the same writer
+    "model_feedback": MODEL,  # a language model writes
+    "model_best_of_n": [*MODEL, *ONCE],
 }
+WRITTEN = [name for name, words in METHODS.items() if "llm=manual" in words]
+RECORDED = Path(__file__).parent.parent / "examples" / "recorded"
 FIRST, SUITE, NO_ACTION = "first program", "environment's reward", "no action"
 DRAWS = 2000  # of a bootstrap
 
@@ -79,6 +88,8 @@ def row_of(
     words = [*TASKS[task], *METHODS[method], "films=false", f"seed={seed}", *further]
     config = compose([*words, f"run_dir={root}"])
     found = searched(config, root)
+    if method in WRITTEN:
+        write_recording(root, RECORDED / root.name)
     programs, same = {method: found["programs"][found["announced"]]}, known.get("samples") == found["samples"]
     if not same:
         programs[FIRST] = found["programs"][found["first"]]
@@ -112,15 +123,15 @@ def screened(task: str, further: Sequence[str], trials: int) -> dict[str, list[f
 def fits(scores: Mapping[str, Sequence[float]]) -> bool:
     """Return whether an environment says what a search adds.
 
-    Its reward is worth more than the first program and than no action, both by two standard errors of the difference,
-    and the first program closes less than nine tenths of the way from no action to it.
+    Its reward is worth more than the first program and than no action, each with P >= 0.95, and the first program
+    closes less than nine tenths of the way from no action to it.
     """
     if SUITE not in scores:
         return False
     best = np.asarray(scores[SUITE])
     for name in (FIRST, NO_ACTION):
         gain = best - np.asarray(scores[name])
-        if gain.mean() <= 2 * gain.std(ddof=1) / np.sqrt(len(gain)):
+        if gain.mean() <= 1.645 * gain.std(ddof=1) / np.sqrt(len(gain)):
             return False
     low = float(np.mean(scores[NO_ACTION]))
     return (float(np.mean(scores[FIRST])) - low) < 0.9 * (float(best.mean()) - low)
@@ -197,11 +208,11 @@ def table(rows: Sequence[Mapping[str, Any]], random: Mapping[str, float]) -> dic
         made.setdefault("at_least_the_suites_reward", {})[name] = [sum(reached), len(reached)]
         for task, values in tasks.items():
             made["tasks"].setdefault(task, {})[name] = [round(float(np.mean(values)), 2), len(values)]
-    if len(METHODS) == 2 and all(method in scores for method in METHODS):
-        one, other = (scores[method] for method in METHODS)
-        both = [task for task in one if task in other]
-        groups = [*(one[task] for task in both), *(other[task] for task in both)]
-        made["improvement"] = {" over ".join(METHODS): with_interval(groups, improvement)}
+    for one, other in itertools.combinations(list(METHODS)[::-1], 2):
+        both = [task for task in scores.get(one, {}) if task in scores.get(other, {})]
+        if both:
+            groups = [scores[name][task] for name in (one, other) for task in both]
+            made.setdefault("improvement", {})[f"{one} over {other}"] = with_interval(groups, improvement)
     for task in {row["task"]: None for row in rows}:
         for name in (*METHODS, FIRST, SUITE):
             of = [s for row in rows if row["task"] == task for s in row["successes"].get(name, ()) if s is not None]
@@ -225,36 +236,42 @@ def main() -> None:
         parser, task=["Pusher-v5"], seeds=1, truth=2,
         settings=["episode_s=0.2", "optimizer.mppi.samples=4", "trials=1", "confirm=1"],
     )  # fmt: skip
-    data: dict[str, Any] = {"rows": [], "random": {}, "screen": {}}
-    if OUT.exists() and not given.quick:
-        data = json.loads(OUT.read_text(encoding="utf-8"))
-    rows, random, work = data["rows"], data["random"], Path(os.environ.get("CLAIMS_WORK") or tempfile.mkdtemp())
+    work = Path(os.environ.get("CLAIMS_WORK") or tempfile.mkdtemp())
     at = commit()  # at the start: the folder may move on meanwhile
-    screen = data.setdefault("screen", {})
+    data: dict[str, Any] = {"random": {}, "screen": {}, "rows": []}
+    if not given.quick:
+        data = kept()
     for task in given.task if given.screen else []:
-        if task not in screen:
-            screen[task] = screened(task, given.settings, 8)
-            write(OUT, {"benchmark": "suites", **circumstances(), "random": random, "screen": screen, "rows": rows})
-        means = {name: round(float(np.mean(of)), 1) for name, of in screen[task].items()}
-        print(task, json.dumps(means), "fits" if fits(screen[task]) else "does not fit", flush=True)
+        if task not in data["screen"]:
+            data = kept(screen={task: screened(task, given.settings, 8)})
+        means = {name: round(float(np.mean(of)), 1) for name, of in data["screen"][task].items()}
+        print(task, json.dumps(means), "fits" if fits(data["screen"][task]) else "does not fit", flush=True)
     for seed in [] if given.report or given.screen else range(given.begin, given.begin + given.seeds):
-        for task in given.task:
-            for method in given.method:
-                if any((row["task"], row["method"], row["seed"]) == (task, method, seed) for row in rows):
-                    continue
-                root = work / f"{task}_{method}_{seed}"
-                known = next((row for row in rows if (row["task"], row["seed"]) == (task, seed)), {})
-                rows.append({**row_of(task, method, seed, root, given.truth, given.settings, known), "commit": at})
-                random.setdefault(task, float(np.mean(played(task, given.settings, given.truth))))
-                shutil.rmtree(root)
-                if not given.quick:
-                    write(
-                        OUT,
-                        {"benchmark": "suites", **circumstances(), "random": random, "screen": screen, "rows": rows},
-                    )
-                means = {name: round(float(np.mean(of)), 1) for name, of in rows[-1]["scores"].items()}
-                print(task, method, seed, json.dumps(means), flush=True)
-    print(json.dumps(table(rows, random)))
+        for task, method in itertools.product(given.task, given.method):
+            if any((row["task"], row["method"], row["seed"]) == (task, method, seed) for row in data["rows"]):
+                continue
+            root = work / f"{task}_{method}_{seed}"
+            known = next((row for row in data["rows"] if (row["task"], row["seed"]) == (task, seed)), {})
+            row = {**row_of(task, method, seed, root, given.truth, given.settings, known), "commit": at}
+            random = {task: float(np.mean(played(task, given.settings, given.truth)))}
+            data = {"random": random, "rows": [row]} if given.quick else kept(random=random, rows=[row])
+            shutil.rmtree(root)
+            means = {name: round(float(np.mean(of)), 1) for name, of in row["scores"].items()}
+            print(task, method, seed, json.dumps(means), flush=True)
+    print(json.dumps(table(data["rows"], data["random"])))
+
+
+def kept(**more: Any) -> dict[str, Any]:
+    """Add to the file of results, which several of these processes may write, and return all of it."""
+    with (Path(tempfile.gettempdir()) / "movlr_suites.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        data = json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() else {}
+        data = {name: data.get(name, empty) for name, empty in (("random", {}), ("screen", {}), ("rows", []))}
+        for name, new in more.items():
+            data[name] = data[name] + new if isinstance(new, list) else {**new, **data[name]}
+        if more:
+            write(OUT, {"benchmark": "suites", **circumstances(), **data})
+    return data
 
 
 if __name__ == "__main__":
