@@ -203,6 +203,7 @@ def environment_task(
         success="",
         holds_controls=True,
         environment_reward=own_reward,
+        focus="what the motion returns: the sum of the environment's own rewards, which are not shown",
         notes=(f"{environment.env}: a trial is replayed in this environment, whose rewards are summed",),
     )
 
