@@ -32,6 +32,8 @@ from movlr_jax.engine import environment
 environment.prepare_environment()
 
 import gymnasium  # noqa: E402
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
 from record import RESULTS, circumstances, commit, write  # noqa: E402
@@ -40,10 +42,13 @@ from search_claims import measured, searched  # noqa: E402
 
 from movlr_jax._util.intervals import rate_interval  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
+from movlr_jax.config.schema import Config  # noqa: E402
+from movlr_jax.control.episode import episode_of  # noqa: E402
 from movlr_jax.engine.parts import sized  # noqa: E402
 from movlr_jax.engine.tasks import task_of  # noqa: E402
 from movlr_jax.language.clients.replay import write_recording  # noqa: E402
-from movlr_jax.tasks.environments.gymnasium_task import open_environment  # noqa: E402
+from movlr_jax.physics.native import NativePhysics  # noqa: E402
+from movlr_jax.types import Step  # noqa: E402
 
 OUT = RESULTS / "suites.json"
 GYMNASIUM = "+task=gymnasium"
@@ -61,6 +66,13 @@ TASKS: Mapping[str, Sequence[str]] = {
             "ElbowPose1D6MRandom", "FingerPoseRandom", "FingerReachRandom", "HandPoseFixed", "HandPoseRandom",
             "HandReachFixed", "HandReachRandom", "HandObjHoldFixed", "HandObjHoldRandom", "ArmReachRandom",
             "TorsoPoseFixed",
+        )
+    },
+    **{
+        name: ["+task=playground", f"env={name}", "episode_s=2"]
+        for name in (
+            "CheetahRun", "WalkerRun", "WalkerWalk", "HopperHop", "HopperStand", "HumanoidStand", "HumanoidWalk",
+            "FishSwim", "SwimmerSwimmer6", "AcrobotSwingup", "CartpoleSwingup", "PointMass", "PendulumSwingup",
         )
     },
 }  # fmt: skip
@@ -93,7 +105,7 @@ def row_of(
     programs, same = {method: found["programs"][found["announced"]]}, known.get("samples") == found["samples"]
     if not same:
         programs[FIRST] = found["programs"][found["first"]]
-        programs |= {SUITE: human} if (human := task_of(config).human_reward) else {}
+        programs |= {SUITE: own} if (own := task_of(config).environment_reward) else {}
     named = measured(config, {**found, "programs": programs, "announced": method}, truth, 0)["truth"]
 
     def column(of: int, name: str) -> dict[str, Any]:
@@ -113,11 +125,11 @@ def screened(task: str, further: Sequence[str], trials: int) -> dict[str, list[f
     config = compose([*TASKS[task], "seed=50", *further])
     own = task_of(config)
     config = sized(config, own, 1, lambda _: None)
-    programs = {FIRST: own.initial_reward} | ({SUITE: own.human_reward} if own.human_reward else {})
+    programs = {FIRST: own.initial_reward} | ({SUITE: own.environment_reward} if own.environment_reward else {})
     found = {"programs": programs, "announced": FIRST, "samples": None}
     truth = measured(config, found, trials, 0)["truth"]
     scores = {name: [trial[2] for trial in of] for name, of in truth.items()}
-    return {**scores, NO_ACTION: played(task, further, trials, lambda space: 0 * space.sample())}
+    return {**scores, NO_ACTION: played(task, further, trials, 0.0)}
 
 
 def fits(scores: Mapping[str, Sequence[float]]) -> bool:
@@ -137,33 +149,48 @@ def fits(scores: Mapping[str, Sequence[float]]) -> bool:
     return (float(np.mean(scores[FIRST])) - low) < 0.9 * (float(best.mean()) - low)
 
 
-def played(
-    task: str,
-    further: Sequence[str],
-    episodes: int,
-    acting: Callable[[Any], np.ndarray] = lambda space: space.sample(),
-) -> list[float]:
-    """Return what the environment itself returns for each episode under the actions, random ones by default."""
+def played(task: str, further: Sequence[str], episodes: int, share: float = 1.0) -> list[float]:
+    """Return what the environment itself returns for each episode under random actions, times `share`."""
     config = compose([*TASKS[task], *further])
     assert config.episode_s
-    world, returns = opened(config.task.settings["env"]), []
+    name, rng = config.task.settings["env"], np.random.default_rng(0)
+    if config.task.name == "playground":
+        return [moved(config, share * rng.uniform(-1, 1, 10_000), seed) for seed in range(episodes)]
+    if config.task.name == "myosuite":
+        import myosuite  # noqa: F401  # pyright: ignore[reportMissingImports]
+    world, returns = gymnasium.make(name).unwrapped, []
     for seed in range(episodes):
         world.reset(seed=seed)
         world.action_space.seed(seed)
         returns.append(0.0)
-        for _ in range(round(config.episode_s / world.dt)):
-            _, reward, ended, _, _ = world.step(acting(world.action_space))
+        for _ in range(round(config.episode_s / world.dt)):  # pyright: ignore[reportAttributeAccessIssue]
+            _, reward, ended, _, _ = world.step(share * world.action_space.sample())
             returns[-1] += float(reward)
             if ended:
                 break
     return returns
 
 
-def opened(env: str) -> Any:
-    """Return the environment, without wrappers."""
-    if env.startswith("myo"):
-        import myosuite  # noqa: F401  # pyright: ignore[reportMissingImports]
-    return open_environment(env) if not env.startswith("myo") else gymnasium.make(env).unwrapped
+def moved(config: Config, numbers: np.ndarray, seed: int) -> float:
+    """Return what an environment of Playground returns for an episode in our physics under given controls."""
+    task = task_of(config)
+    low, high = task.model.actuator_ctrlrange.T
+    times = config.optimizer
+    steps = round((config.episode_s or 1.0) / times.ctrl_dt)
+    given = numbers[: steps * task.model.nu].reshape(1, steps, task.model.nu)
+    controls = np.where(given > 0, given * high, -given * low).astype(np.float32)
+    physics = NativePhysics(task.model, task.layout, sim_dt=times.sim_dt, ctrl_dt=times.ctrl_dt)
+    begun = physics.start(*task.start(np.random.default_rng(seed), 1))
+    params = controls, np.full(1, times.ctrl_dt, np.float32)
+    found = physics.rollout(begun, following, params, steps=steps, key=jax.random.key(0))
+    physics.close()
+    return task.score(task.measure(episode_of(found, 0, steps), task))
+
+
+def following(params: tuple[jax.Array, jax.Array], view: Step, key: jax.Array) -> jax.Array:
+    """Return the control [nu] of the present control step, of those of all steps [T, nu] and their length."""
+    controls, ctrl_dt = params
+    return controls[jnp.round(view.time / ctrl_dt).astype(int)]
 
 
 def normalised(rows: Sequence[Mapping[str, Any]], random: Mapping[str, float]) -> dict[str, dict[str, list[float]]]:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import mujoco
 import numpy as np
 import pytest
-from environment_episodes import random_episode
+from environment_episodes import random_episode, totals
 from moving import episode_of
 from vetting import refusals, with_every_term
 
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
+from movlr_jax.engine.rewards import reward_source
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.playground import models as playground_models
+from movlr_jax.tasks.playground.environments import GOALS
 
 pytest.importorskip("mujoco_playground", reason="the package playground is not installed")
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -167,3 +171,32 @@ def test_evaluate_and_search_run(capfd: pytest.CaptureFixture[str]):
     assert search([*asked, "run_dir=found"]) == 0
     assert Path("found/best.py").is_file()
     assert Path("found/report.html").is_file()
+
+
+@pytest.mark.parametrize("env", sorted(name for name, goal in GOALS.items() if goal.rewarded))
+def test_the_reward_of_an_environment_is_a_program(env: str):
+    """On 100 random states, which the environment's own code rewards after C MuJoCo has brought them up to date."""
+    from mujoco_playground import registry
+
+    task, rng = made(env), np.random.default_rng(0)
+    theirs: Any = registry.load(env, config_overrides={"impl": "jax"})
+    qpos, qvel, act = task.start(rng, 100)
+    near = env == "PointMass"  # farther away it earns nothing
+    qpos = (0.01 if near else 0.2) * rng.standard_normal(qpos.shape) + (0 if near else qpos)
+    qvel = qvel + 2.0 * rng.standard_normal(qvel.shape)
+    controls = rng.uniform(-1.2, 1.2, (100, task.model.nu))
+    data, expected = mujoco.MjData(theirs.mj_model), []
+    for body in np.flatnonzero(theirs.mj_model.body_mocapid >= 0):  # targets, where the reset of the task put them
+        data.mocap_pos[theirs.mj_model.body_mocapid[body]] = task.model.body(theirs.mj_model.body(body).name).pos
+    for row, speed, control in zip(qpos, qvel, controls, strict=True):
+        data.qpos[:], data.qvel[:] = row, speed
+        mujoco.mj_normalizeQuat(theirs.mj_model, data.qpos)
+        mujoco.mj_forward(theirs.mj_model, data)
+        arrays = {name: getattr(data, name) for name in ("qpos", "qvel", "xpos", "xipos", "site_xpos", "sensordata")}
+        turned = {name: getattr(data, name).reshape(-1, 3, 3) for name in ("xmat", "geom_xmat")}
+        seen = SimpleNamespace(**arrays, **turned, geom_xpos=data.geom_xpos)
+        expected.append(float(theirs._get_reward(seen, control, {}, {})))
+    found = totals(task, qpos, qvel, act, controls)
+    assert len(np.unique(np.round(expected, 4))) > (1 if env == "PendulumSwingup" else 20)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    assert reward_source("environment", task) == (task.environment_reward, "environment")

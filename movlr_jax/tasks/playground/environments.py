@@ -33,7 +33,10 @@ _FOCUS = "whether it stays up, how steadily it moves, and how calm its limbs are
 
 @dataclass(frozen=True)
 class EnvironmentGoal:
-    """The goal of an environment. speed: m/s along +x, 0 to stand, None for no locomotion."""
+    """The goal of an environment. speed: m/s along +x, 0 to stand, None for no locomotion.
+
+    rewarded: file of the environment's own reward as a program, in assets/rewards/playground/environment; "" without.
+    """
 
     description: str
     speed: float | None = None
@@ -41,16 +44,17 @@ class EnvironmentGoal:
     # sites to add: name -> (body, position [3] m)
     sites: Mapping[str, tuple[str, tuple[float, float, float]]] = field(default_factory=dict)
     tolerance_m: float = 0.05
+    rewarded: str = ""
 
 
 _TIP = {"tip": ("pole_1", (0.0, 0.0, 1.0))}
 _UP = {"tip_pos": (0.0, 0.0, 2.0)}
 GOALS: Mapping[str, EnvironmentGoal] = {
     "CartpoleBalance": EnvironmentGoal(
-        "balance the pole upright on the cart, in the middle of the rail", None, _UP, _TIP, 0.1
+        "balance the pole upright on the cart, in the middle of the rail", None, _UP, _TIP, 0.1, rewarded="cartpole"
     ),
     "CartpoleSwingup": EnvironmentGoal(
-        "swing the pole up and balance it in the middle of the rail", None, _UP, _TIP, 0.1
+        "swing the pole up and balance it in the middle of the rail", None, _UP, _TIP, 0.1, rewarded="cartpole"
     ),
     "PendulumSwingup": EnvironmentGoal(
         "swing the pendulum up and hold it upright",
@@ -58,13 +62,14 @@ GOALS: Mapping[str, EnvironmentGoal] = {
         {"tip_pos": (0.0, 0.0, 1.1)},
         {"tip": ("pole", (0.0, 0.0, 0.5))},
         0.1,
+        rewarded="pendulum",
     ),
     "AcrobotSwingup": EnvironmentGoal(
-        "swing the two links up and hold the tip at the top", None, {"tip_pos": "target"}, {}, 0.2
+        "swing the two links up and hold the tip at the top", None, {"tip_pos": "target"}, {}, 0.2, rewarded="acrobot"
     ),
     "BallInCup": EnvironmentGoal("swing the ball into the cup", None, {"ball_pos": "target"}),
     "PointMass": EnvironmentGoal(
-        "bring the point to the middle", None, {"pointmass_pos": (0.0, 0.0, 0.01)}, {}, 0.015
+        "bring the point to the middle", None, {"pointmass_pos": (0.0, 0.0, 0.01)}, {}, 0.015, rewarded="pointmass"
     ),
     "ReacherEasy": EnvironmentGoal("bring the finger to the target", None, {"finger_pos": "target"}, {}, 0.05),
     "ReacherHard": EnvironmentGoal("bring the finger to the small target", None, {"finger_pos": "target"}, {}, 0.015),
@@ -79,6 +84,7 @@ GOALS: Mapping[str, EnvironmentGoal] = {
         None,
         {"mouth_pos": "target"},
         {"mouth": ("torso", (0.0, 0.075, 0.0))},
+        rewarded="fish_swim",
     ),
     "SwimmerSwimmer6": EnvironmentGoal(
         "swim until the nose is at the target",
@@ -86,16 +92,17 @@ GOALS: Mapping[str, EnvironmentGoal] = {
         {"nose_pos": "target"},
         {"nose": ("head", (0.0, -0.06, 0.0))},
         0.1,
+        rewarded="swimmer",
     ),
-    "CheetahRun": EnvironmentGoal("run forward as fast as 10 m/s", 10.0),
-    "HopperHop": EnvironmentGoal("hop forward at about 2 m/s", 2.0),
-    "HopperStand": EnvironmentGoal("stand upright on the foot", 0.0),
-    "HumanoidStand": EnvironmentGoal("stand still and upright", 0.0),
-    "HumanoidWalk": EnvironmentGoal("walk forward at about 1 m/s", 1.0),
-    "HumanoidRun": EnvironmentGoal("run forward at 10 m/s", 10.0),
-    "WalkerStand": EnvironmentGoal("stand still and upright", 0.0),
-    "WalkerWalk": EnvironmentGoal("walk forward at about 1 m/s", 1.0),
-    "WalkerRun": EnvironmentGoal("run forward at about 8 m/s", 8.0),
+    "CheetahRun": EnvironmentGoal("run forward as fast as 10 m/s", 10.0, rewarded="cheetah_run"),
+    "HopperHop": EnvironmentGoal("hop forward at about 2 m/s", 2.0, rewarded="hopper_hop"),
+    "HopperStand": EnvironmentGoal("stand upright on the foot", 0.0, rewarded="hopper_stand"),
+    "HumanoidStand": EnvironmentGoal("stand still and upright", 0.0, rewarded="humanoid_stand"),
+    "HumanoidWalk": EnvironmentGoal("walk forward at about 1 m/s", 1.0, rewarded="humanoid_move"),
+    "HumanoidRun": EnvironmentGoal("run forward at 10 m/s", 10.0, rewarded="humanoid_move"),
+    "WalkerStand": EnvironmentGoal("stand still and upright", 0.0, rewarded="walker_stand"),
+    "WalkerWalk": EnvironmentGoal("walk forward at about 1 m/s", 1.0, rewarded="walker_move"),
+    "WalkerRun": EnvironmentGoal("run forward at about 8 m/s", 8.0, rewarded="walker_move"),
 }
 
 
@@ -165,6 +172,9 @@ def playground(
     if measured_by == "environment":
         both = partial(_both, task.measure, taken.own)
         task = replace(task, measure=both, score=_return, tie=0.0, holds_controls=True)
+    if aim.rewarded:
+        own = resource_dir("assets") / "rewards" / "playground" / "environment" / f"{aim.rewarded}.py"
+        task = replace(task, environment_reward=own.read_text(encoding="utf-8"))
     return _with_rewards(task, taken.name, moves)
 
 
