@@ -151,7 +151,7 @@ def fits(scores: Mapping[str, Sequence[float]]) -> bool:
 
 def played(task: str, further: Sequence[str], episodes: int, share: float = 1.0) -> list[float]:
     """Return what the environment itself returns for each episode under random actions, times `share`."""
-    config = compose([*TASKS[task], *further])
+    config = compose([*TASKS[task], *(word for word in further if not word.startswith("llm."))])
     assert config.episode_s
     name, rng = config.task.settings["env"], np.random.default_rng(0)
     if config.task.name == "playground":
