@@ -160,6 +160,24 @@ def test_a_mistake_in_a_judge_ends_in_a_sentence(tmp_path: Path, answer: Callabl
 
 
 @pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (lambda them: them[0].metrics["efort"], r"bad critic, describing 2 motions, failed in .*KeyError: 'efort'"),
+        (lambda them: [{}], "bad critic described 1 of 2 motions, expected one each"),
+    ],
+)
+def test_a_mistake_in_a_describing_critic_ends_in_a_sentence(tmp_path: Path, answer: Callable, sentence: str):
+    methods = {
+        "name": "bad critic",
+        "criticise": lambda self, task, best: mj.Critique(success=False),
+        "describe": lambda self, task, candidates: answer(candidates),
+    }
+    critic = type("BadCritic", (), methods)()
+    with pytest.raises(mj.UserError, match=sentence):
+        mj.run_search(ROOT / "tests/support/tiny_task.py", *QUICK, run_dir=tmp_path / "run", critic=critic)
+
+
+@pytest.mark.parametrize(
     ("share", "told"),
     [("x", r"optimizer\.mppi\.share='x' is not a number"),
      (2.0, r"optimizer\.mppi\.share=2: it must be more than 0 and at most 1")],

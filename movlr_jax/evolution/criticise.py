@@ -9,6 +9,7 @@ from typing import Any
 
 from movlr_jax._util.parts import worked
 from movlr_jax._util.quantities import summary
+from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.gates import fault, merit
 from movlr_jax.evolution.population import Population
@@ -27,7 +28,10 @@ def describe(context: SearchContext, g: int, candidates: Sequence[Evaluation]) -
     ran = [candidate for candidate in candidates if not candidate.failed]
 
     def work() -> dict[str, Any]:
-        described = critic.describe(context.task, ran)
+        asked = partial(critic.describe, context.task, ran)
+        described = worked(f"{critic.name}, describing {len(ran)} motions,", critic, asked, list)
+        if len(described) != len(ran):
+            raise UserError(f"{critic.name} described {len(described)} of {len(ran)} motions, expected one each")
         return {"candidates": {e.name: description for e, description in zip(ran, described, strict=True)}}
 
     found = context.journal.stage("describe", g, work)["candidates"]
