@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
@@ -110,6 +110,82 @@ def simple_task(
     ):
         if not isinstance(value, Real) or not 0 <= value < np.inf:
             raise UserError(f"{setting}={shortened(value)}: expected {expected}, 0 or more")
+    staged = _staged(name, model, start, scene, floor)
+    bare, placed, adapter = staged.bare, staged.placed, staged.adapter
+    targets = {goal: _target(goal, value, *placed) for goal, value in (goals or {}).items()}
+    roles = {**adapter.roles, **(roles or {})}
+    things = _placed_by(targets, bare, own_program=bool(reward or human_reward))
+    motion, places = None, list[np.ndarray]()
+    if not things:
+        motion, places = _read(description, staged, roles, targets, decides=not (measure or success))
+        targets = velocity_goals(motion, roles) | targets
+    compiled = _instrumented(staged, things, motion)
+    layout = layout_of(compiled, targets)
+    reached = reached_by(layout, targets)
+    at = placed[1]
+    hovering = carrying(compiled, at.qpos)
+    rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else hovering
+    begin = (
+        start
+        if callable(start)
+        else partial(_starts, compiled, adapter, *(x.copy() for x in (at.qpos, at.qvel, at.act)), rest, start_noise)
+    )
+    first, human = (_program(text, FOLDER.get()) for text in (reward, human_reward))
+    shown = [*(targets[goal] for goal in reached.values()), *_shown(motion, bare, at, layout.world.up)]
+    camera = camera_for(
+        compiled, at.qpos, adapter.root, shown,
+        places=places, rise=_rise(motion), flies=hovering is not None,
+    )  # fmt: skip
+    controls = controls_text(compiled, servo_controls(compiled, at.qpos) if rest is None else rest)
+    written = first is None
+    first = first or first_reward(description, layout, reached, motion, adapter.root, controls)
+    task = Task(
+        name=name,
+        description=description.strip().rstrip("."),
+        focus="whether the motion does the task, and how calmly",
+        adapter=adapter,
+        model=compiled,
+        layout=layout,
+        goals=targets,
+        episode_s=episode_s,
+        start=begin,
+        measure=_Measured(name, motion, reached, targets, tolerance_m, measure, success),
+        score=score or partial(default_score, motion),
+        tie=tie if tie is not None else 0.0 if score else TIE,
+        cameras=(camera,),
+        initial_reward=first,
+        human_reward=human or first,
+        diagnose=partial(default_diagnosis, tolerance_m, motion),
+        success=_said_by(success) if success else "",
+        motion=motion,
+        roles=roles,
+        rest=rest,
+        controls=controls if written else "",
+        warnings=(*staged.warnings, *_deep(compiled, at)),
+    )
+    return task if success else replace(task, success=_success(task, measure, reached, tolerance_m))
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """A model with its scene, at the start: the spec, its model before sensors are added, and (model, data) there."""
+
+    spec: mujoco.MjSpec
+    bare: mujoco.MjModel
+    placed: tuple[mujoco.MjModel, mujoco.MjData]
+    adapter: ModelAdapter
+    known: bool  # whether the adapter is that of a model of the package
+    warnings: tuple[str, ...]
+
+
+def _staged(
+    name: str,
+    model: str | Path | mujoco.MjSpec,
+    start: str | Mapping[str, float] | StartFn | None,
+    scene: Callable[[mujoco.MjSpec], None] | None,
+    floor: bool,
+) -> _Staged:
+    """Return the model with its scene, a floor and light, its body lifted out of the floor. Raises UserError."""
     folder = FOLDER.get()
     spec, known = _spec_of(model, folder)
     name_all(spec)
@@ -137,20 +213,26 @@ def simple_task(
     if start is None and not bare.nkey:
         lift = settled(placed[1], adapter.root) or lift
     _light(spec)
-    targets = {goal: _target(goal, value, *placed) for goal, value in (goals or {}).items()}
-    roles = {**adapter.roles, **(roles or {})}
-    things = _placed_by(targets, bare, own_program=bool(reward or human_reward))
-    motion, places = None, list[np.ndarray]()
-    if not things:
-        ahead = known.forward if known else forward_of(bare, placed[1].qpos, roles)
-        recorded = [site.name for site in spec.sites]
-        around = Scene(bare, placed[1].qpos, adapter.root, ahead, roles, recorded, tuple(adapter.touch))
-        motion = read(description, around, partial=True)
-        motion = motion.with_velocity(targets["velocity"].tolist()) if "velocity" in targets else motion
-        motion, places = replace(motion, decides=not (measure or success)), _destinations(motion, around)
-        targets = velocity_goals(motion, roles) | targets
-    parts = motion.parts if motion else []
-    read_sites = {part.place for part in parts if part.offset is None}
+    return _Staged(spec, bare, placed, adapter, known is not None, tuple(filter(None, (added, lift))))
+
+
+def _read(
+    description: str, staged: _Staged, roles: Mapping[str, str], targets: Mapping[str, np.ndarray], decides: bool
+) -> tuple[Sentence, list[np.ndarray]]:
+    """Return what the description asks for, and the places [3] m that it leads to."""
+    adapter, (_, at) = staged.adapter, staged.placed
+    ahead = adapter.forward if staged.known else forward_of(staged.bare, at.qpos, roles)
+    recorded = [site.name for site in staged.spec.sites]
+    around = Scene(staged.bare, at.qpos, adapter.root, ahead, roles, recorded, tuple(adapter.touch))
+    motion = read(description, around, partial=True)
+    motion = motion.with_velocity(targets["velocity"].tolist()) if "velocity" in targets else motion
+    return replace(motion, decides=decides), _destinations(motion, around)
+
+
+def _instrumented(staged: _Staged, things: set[str], motion: Sentence | None) -> mujoco.MjModel:
+    """Return the compiled model with the sensors that programs read."""
+    spec, bare, adapter = staged.spec, staged.bare, staged.adapter
+    read_sites = {part.place for part in (motion.parts if motion else ()) if part.offset is None}
     target_sites = things & {site.name for site in spec.sites} | read_sites
     sites = tuple(dict.fromkeys((*adapter.sites, *sorted(target_sites))))
     instrument(spec, root=adapter.root, touch=adapter.touch, sites=sites)
@@ -158,82 +240,66 @@ def simple_task(
     # the compiler took the offsets of welds from where mocap bodies are now
     if bare.nmocap and compiled.neq == bare.neq:
         compiled.eq_data[:] = bare.eq_data
-    layout = layout_of(compiled, targets)
-    reached = reached_by(layout, targets)
-    at, up = placed[1], layout.world.up
-    hovering = carrying(compiled, at.qpos)
-    rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else hovering
-    begin = (
-        start
-        if callable(start)
-        else partial(_starts, compiled, adapter, *(x.copy() for x in (at.qpos, at.qvel, at.act)), rest, start_noise)
-    )
-    first, human = (_program(text, folder) for text in (reward, human_reward))
-    shown = [targets[goal] for goal in reached.values()]
-    if motion and any(clause.row is risen for clause in motion.clauses):  # room for a body that gets up
-        shown.append(at.body(motion.of.name).xpos + up * length_of(bare, at, motion.of.name))
-    shown += [part.overhead(at, up) for part in parts]
-    camera = camera_for(
-        compiled, at.qpos, adapter.root, shown,
-        places=places, rise=_rise(motion), flies=hovering is not None,
-    )  # fmt: skip
-    controls = controls_text(compiled, servo_controls(compiled, at.qpos) if rest is None else rest)
-    written = first is None
-    first = first or first_reward(description, layout, reached, motion, adapter.root, controls)
+    return compiled
 
-    def measured(episode: Trajectory, task: Task) -> Metrics:
-        episode_read = Readout(task.layout, episode.steps, task.goals)
-        own = {"object_position_error_m": _worst_error(episode_read, reached, targets)} if reached else {}
-        if measure:
+
+def _shown(motion: Sentence | None, bare: mujoco.MjModel, at: mujoco.MjData, up: np.ndarray) -> list[np.ndarray]:
+    """Return the places [3] m that a motion needs room for in its film."""
+    if motion is None:
+        return []
+    rises = any(clause.row is risen for clause in motion.clauses)
+    head = [at.body(motion.of.name).xpos + up * length_of(bare, at, motion.of.name)] if rises else []
+    return [*head, *(part.overhead(at, up) for part in motion.parts)]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Measures of an episode: those of the task, its success, and those that all tasks have."""
+
+    name: str
+    motion: Sentence | None
+    reached: Mapping[str, str]
+    targets: Mapping[str, np.ndarray]
+    tolerance_m: float
+    own: Callable[[Readout], Mapping[str, float]] | None
+    success: Callable[[Metrics], bool] | None
+
+    def __call__(self, episode: Trajectory, task: Task) -> Metrics:
+        read, motion = Readout(task.layout, episode.steps, task.goals), self.motion
+        own = {"object_position_error_m": _worst_error(read, self.reached, self.targets)} if self.reached else {}
+        if self.own:
             own |= {
-                key: _one_number(f"measure of the task {name} returns {key}", value)
-                for key, value in measure(episode_read).items()
+                key: _one_number(f"measure of the task {self.name} returns {key}", value)
+                for key, value in self.own(read).items()
             }
         others = biomechanics.metrics(episode, task)
-        said = motion.measure(episode_read) if motion and motion.asks else {}
+        said = motion.measure(read) if motion and motion.asks else {}
         done = {"success": own.pop("success")} if "success" in own else {}
-        if success:
-            done = {"success": float(success(Measures(others | said | own | done)))}
-        elif reached and not done:
-            done = {"success": float(own["object_position_error_m"] <= tolerance_m)}
-        elif not done and not measure and (value := achieved(motion, said)) is not None:
+        if self.success:
+            done = {"success": float(self.success(Measures(others | said | own | done)))}
+        elif self.reached and not done:
+            done = {"success": float(own["object_position_error_m"] <= self.tolerance_m)}
+        elif not done and not self.own and (value := achieved(motion, said)) is not None:
             done = {"success": value}
-        # `quantities.leading`: those of the task come before its success
-        own |= {name: value for name, value in said.items() if name not in own} if not (success or measure) else {}
+        if not (self.success or self.own):  # `quantities.leading`: those of the task come before its success
+            own |= {name: value for name, value in said.items() if name not in own}
         return own | done | {name: value for name, value in (others | said).items() if name not in own}
 
-    task = Task(
-        name=name,
-        description=description.strip().rstrip("."),
-        focus="whether the motion does the task, and how calmly",
-        adapter=adapter,
-        model=compiled,
-        layout=layout,
-        goals=targets,
-        episode_s=episode_s,
-        start=begin,
-        measure=measured,
-        score=score or partial(default_score, motion),
-        tie=tie if tie is not None else 0.0 if score else TIE,
-        cameras=(camera,),
-        initial_reward=first,
-        human_reward=human or first,
-        diagnose=partial(default_diagnosis, tolerance_m, motion),
-        success=_said_by(success) if success else "",
-        motion=motion,
-        roles=roles,
-        rest=rest,
-        controls=controls if written else "",
-        warnings=(*filter(None, (added, lift)), *_deep(compiled, at)),
-    )
-    if not (success or measure or reached) and motion and motion.whole:
-        return replace(task, success=motion.success())
-    if success or not (measure or reached):
-        return task
-    if measure and "success" in _tried(measure, task):
-        return replace(task, success=_said_by(measure))
+
+def _success(
+    task: Task,
+    measure: Callable[[Readout], Mapping[str, float]] | None,
+    reached: Mapping[str, str],
+    tolerance_m: float,
+) -> str:
+    """Return in words what counts as a success of a task without a `success` of its own; empty if nothing does."""
+    if measure:
+        if "success" in _tried(measure, task):
+            return _said_by(measure)
+    elif not reached:
+        return task.motion.success() if task.motion and task.motion.whole else ""
     within = f"{' and '.join(reached)} within {100 * tolerance_m:g} cm of its goal in the last half second"
-    return replace(task, success=within) if reached else task
+    return within if reached else ""
 
 
 def _destinations(motion: Sentence, around: Scene) -> list[np.ndarray]:
