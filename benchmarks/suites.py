@@ -38,7 +38,7 @@ import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
 from record import RESULTS, circumstances, commit, write  # noqa: E402
 from scipy.stats import trim_mean  # noqa: E402
-from search_claims import FAMILIES, measured, searched, settings_of  # noqa: E402
+from search_claims import measured, searched  # noqa: E402
 
 from movlr_jax._util.intervals import rate_interval  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
@@ -75,7 +75,7 @@ TASKS: Mapping[str, Sequence[str]] = {
             "FishSwim", "SwimmerSwimmer6", "AcrobotSwingup", "CartpoleSwingup", "PointMass", "PendulumSwingup",
         )
     },
-    "hop": [],  # of the documentation
+    "bottle_pour": ["+task=bottle_pour"],  # of this package; the hand-written program is the yardstick
 }  # fmt: skip
 ONCE = ["candidates=12", "generations=1"]
 MODEL = ["llm=manual"]  # a language model writes; numbers are the feedback
@@ -88,7 +88,7 @@ METHODS: Mapping[str, Sequence[str]] = {
     "model_edits_of_n": [*MODEL, *ONCE],  # of the first program
 }
 WRITTEN = [name for name, words in METHODS.items() if "llm=manual" in words]
-RECORDED = Path(__file__).parent.parent / "examples" / "recorded"
+RECORDED = Path(__file__).parent.parent / "examples" / "recorded" / "suites"
 FIRST, SUITE, NO_ACTION = "first program", "environment's reward", "no action"
 DRAWS = 2000  # of a bootstrap
 
@@ -100,7 +100,7 @@ def row_of(
 
     known: a row of another method with the same task and seed, whose first program and trials are the same.
     """
-    words = [*words_of(task), *METHODS[method], "films=false", f"seed={seed}", *further]
+    words = [*TASKS[task], *METHODS[method], "films=false", f"seed={seed}", *further]
     config = compose([*words, f"run_dir={root}"])
     found = searched(config, root)
     if method in WRITTEN:
@@ -108,7 +108,9 @@ def row_of(
     programs, same = {method: found["programs"][found["announced"]]}, known.get("samples") == found["samples"]
     if not same:
         programs[FIRST] = found["programs"][found["first"]]
-        programs |= {SUITE: own} if (own := task_of(config).environment_reward) else {}
+        task_itself = task_of(config)
+        own = task_itself.environment_reward or task_itself.human_reward
+        programs |= {SUITE: own} if own else {}
     named = measured(config, {**found, "programs": programs, "announced": method}, truth, 0)["truth"]
 
     def column(of: int, name: str) -> dict[str, Any]:
@@ -123,18 +125,9 @@ def row_of(
     }  # fmt: skip
 
 
-def words_of(task: str) -> list[str]:
-    """Return the settings of a task."""
-    if task not in FAMILIES:
-        return list(TASKS[task])
-    folder = Path(tempfile.gettempdir()) / "movlr_suites"
-    folder.mkdir(exist_ok=True)
-    return settings_of(task, folder)
-
-
 def screened(task: str, further: Sequence[str], trials: int) -> dict[str, list[float]]:
     """Return the scores of the first program, the environment's reward and no action, in trials of no search."""
-    config = compose([*words_of(task), "seed=50", *further])
+    config = compose([*TASKS[task], "seed=50", *further])
     own = task_of(config)
     config = sized(config, own, 1, lambda _: None)
     programs = {FIRST: own.initial_reward} | ({SUITE: own.environment_reward} if own.environment_reward else {})
@@ -163,7 +156,7 @@ def fits(scores: Mapping[str, Sequence[float]]) -> bool:
 
 def played(task: str, further: Sequence[str], episodes: int, share: float = 1.0) -> list[float]:
     """Return what the environment itself returns for each episode under random actions, times `share`."""
-    config = compose([*words_of(task), *(word for word in further if not word.startswith("llm."))])
+    config = compose([*TASKS[task], *(word for word in further if not word.startswith("llm."))])
     assert config.episode_s
     name, rng = config.task.settings["env"], np.random.default_rng(0)
     if config.task.name == "playground":
@@ -206,15 +199,18 @@ def following(params: tuple[jax.Array, jax.Array], view: Step, key: jax.Array) -
 
 
 def normalised(rows: Sequence[Mapping[str, Any]], random: Mapping[str, float]) -> dict[str, dict[str, list[float]]]:
-    """Return the mean normalised score of each search, by method and task; without a yardstick its success rate."""
+    """Return the mean normalised score of each search, by method and task; the success rate of one with successes."""
     found: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         for name in (row["method"], FIRST):
-            if SUITE in row["scores"]:
-                low, high = random[row["task"]], float(np.mean(row["scores"][SUITE]))
-                value = (float(np.mean(row["scores"][name])) - low) / max(abs(high - low), 1e-9)
-            else:
+            value = float(np.mean(row["scores"][name]))
+            if None not in row["successes"][name]:
                 value = float(np.mean(row["successes"][name]))
+            elif SUITE in row["scores"]:
+                low, high = random[row["task"]], float(np.mean(row["scores"][SUITE]))
+                value = (value - low) / max(abs(high - low), 1e-9)
+            else:
+                continue
             found.setdefault(name, {}).setdefault(row["task"], []).append(value)
     return found
 
@@ -293,7 +289,11 @@ def main() -> None:
             root = work / f"{task}_{method}_{seed}"
             known = next((row for row in data["rows"] if (row["task"], row["seed"]) == (task, seed)), {})
             row = {**row_of(task, method, seed, root, given.truth, given.settings, known), "commit": at}
-            random = {task: float(np.mean(played(task, given.settings, given.truth)))} if TASKS[task] else {}
+            random = (
+                {task: float(np.mean(played(task, given.settings, given.truth)))}
+                if "env=" in str(TASKS[task])
+                else {}
+            )
             data = {"random": random, "rows": [row]} if given.quick else kept(random=random, rows=[row])
             shutil.rmtree(root)
             means = {name: round(float(np.mean(of)), 1) for name, of in row["scores"].items()}
