@@ -87,6 +87,13 @@ METHODS: Mapping[str, Sequence[str]] = {
     "model_best_of_n": [*MODEL, "method=eureka_adapted", *ONCE],
     "model_edits_of_n": [*MODEL, *ONCE],  # of the first program
 }
+PAIRS = (  # the first should be better than the second
+    ("feedback", "best_of_n"),
+    ("model_feedback", "model_best_of_n"),
+    ("model_critique", "model_edits_of_n"),
+    ("model_best_of_n", "best_of_n"),
+    ("model_feedback", "feedback"),
+)
 WRITTEN = [name for name, words in METHODS.items() if "llm=manual" in words]
 RECORDED = Path(__file__).parent.parent / "examples" / "recorded" / "suites"
 FIRST, SUITE, NO_ACTION = "first program", "environment's reward", "no action"
@@ -244,7 +251,7 @@ def table(rows: Sequence[Mapping[str, Any]], random: Mapping[str, float]) -> dic
         made.setdefault("at_least_the_suites_reward", {})[name] = [sum(reached), len(reached)]
         for task, values in tasks.items():
             made["tasks"].setdefault(task, {})[name] = [round(float(np.mean(values)), 2), len(values)]
-    for one, other in itertools.combinations(list(METHODS)[::-1], 2):
+    for one, other in PAIRS:
         both = [task for task in scores.get(one, {}) if task in scores.get(other, {})]
         if both:
             groups = [scores[name][task] for name in (one, other) for task in both]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import inspect
 import re
@@ -321,10 +322,44 @@ def _rise(motion: Sentence | None) -> float:
 
 
 def _said_by(function: Callable[..., Any]) -> str:
-    """Return what counts as a success by a function of the user: its docstring, as far as it has one."""
+    """Return what counts as a success by a function of the user: its docstring, or the expression of a lambda."""
     lines = (inspect.getdoc(function) or "").splitlines()
     name = getattr(function, "__name__", "<lambda>").replace("<lambda>", "success")
-    return lines[0].rstrip(".") if lines else f"what {name} of the task returns"
+    return lines[0].rstrip(".") if lines else _expression(function) or f"what {name} of the task returns"
+
+
+def _expression(function: Callable[..., Any]) -> str:
+    """Return what a lambda of measures returns, such as "distance_m > 2"; empty if its text is not found."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_name != "<lambda>":
+        return ""
+    try:
+        tree = ast.parse(Path(code.co_filename).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return ""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno]
+    if len(found) != 1 or len(found[0].args.args) != 1:
+        return ""
+    known = inspect.getclosurevars(function)
+    numbers = {k: v for k, v in {**known.globals, **known.nonlocals}.items() if isinstance(v, int | float | str)}
+    return ast.unparse(_Said(found[0].args.args[0].arg, numbers).visit(found[0].body))
+
+
+class _Said(ast.NodeTransformer):
+    """Writes the measures that a lambda reads by their names, and its constants by their values."""
+
+    def __init__(self, metrics: str, constants: Mapping[str, float | str]):
+        self._metrics, self._constants = metrics, constants
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        read = isinstance(node.value, ast.Name) and node.value.id == self._metrics
+        if read and isinstance(node.slice, ast.Constant):
+            return ast.Name(str(node.slice.value))
+        self.generic_visit(node)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(self._constants[node.id]) if node.id in self._constants else node
 
 
 def _tried(measure: Callable[[Readout], Mapping[str, float]], task: Task) -> Mapping[str, float]:

@@ -333,7 +333,11 @@ def test_what_decides_success_is_what_is_announced():
     assert simple_task(**common, measure=lambda episode: {"end_s": episode.nothing}).success == within
     assert simple_task(**common, measure=judged).success == "what judged of the task returns"
     assert simple_task(**common, success=calm).success == "The foot comes to rest there"
-    assert simple_task(**common, success=lambda m: True).success == "what success of the task returns"
+    far_m = 2.0
+    by_lambda = simple_task(**common, success=lambda m: m["distance_m"] > far_m and not m["fell"]).success
+    assert by_lambda == "distance_m > 2.0 and (not fell)"
+    unread = eval("lambda m: True")  # without a file
+    assert simple_task(**common, success=unread).success == "what success of the task returns"
 
 
 KEYED = """
