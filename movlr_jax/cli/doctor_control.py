@@ -42,13 +42,17 @@ def control_lines(task: Task) -> list[str]:
         f"actuators: {_kinds(task.model)}",
         said[0],
         f"plans: horizon {rules.horizon_s:.3g} s, {rules.knots} knots, {samples} samples, a plan every "
-        f"{1000 * rules.ctrl_dt * rules.replan_every:g} ms",
+        f"{1000 * rules.ctrl_dt * rules.replan_every:g} ms, each sample moves {_share(rules.mppi.density)}",
         f"speed: {steps / max(took, 1e-9):,.0f} steps/s in plans; a trial of {_TRIAL_S:g} s takes about "
         f"{trial:.0f} s with {samples} samples; optimizer.mppi.samples={suggested} takes at most "
         f"{_AT_MOST_S:g} s",
         f"search: about {trials} trials with its defaults, {trials * trial / 60:.0f} min",
         *task.warnings,
     ]
+
+
+def _share(density: float) -> str:
+    return "all controls" if density == 1.0 else f"{100 * density:.0f} % of the controls"
 
 
 def _parts(task: Task, part: str) -> str:

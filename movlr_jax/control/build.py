@@ -119,7 +119,8 @@ def build_planner(
             if targets:
                 model, resting = targets.model, partial(targets.resting, task)
             if config.space != "controls":
-                box = target_box(model, posture_of(task), resting, config.targets.reach)
+                few = 0.0 < config.mppi.density < 1.0
+                box = target_box(model, posture_of(task), resting, config.targets.reach, few)
         space = ControlSpace(model, config.knots, config.horizon_s, config.spline, resting, box)
     acting = replace(task, model=model)
     worlds, ranges = config.mppi.worlds, task.ranges or _PLAN_RANGES

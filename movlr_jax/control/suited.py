@@ -21,6 +21,8 @@ _HORIZONS = (0.3, 0.7)  # s
 _FREE_S, _FREE_KNOTS = 0.64, 6  # of other bodies; a shorter horizon ends before a hopping body lands
 _LONGEST_S = 1.6  # of a body that swings
 _REPLAN = 2  # control steps between plans; of a body that swings 1, for its upright pole falls meanwhile
+# with more joints than this, samples of a body on its feet move few of them, so that the others keep it upright
+_MANY, _MOVED, _SMOOTH = 16, 3.5, 0.9  # joints; those that a sample moves on average; correlation between knots
 _KNOT_S = 0.13  # s between knots of joint targets, at which limbs can follow, and of a body that swings
 
 
@@ -67,4 +69,9 @@ def suited(config: M, facts: BodyFacts) -> M:
     if facts.targets or facts.swing_s > _FREE_S:
         knots = 1 + max(1, round(horizon / _KNOT_S))
     every = config.replan_every or (1 if facts.swing_s else _REPLAN)
-    return replace(config, horizon_s=horizon, knots=config.knots or knots, replan_every=every)
+    rule = config.mppi
+    if not rule.density:
+        few = facts.base == "free" and facts.targets > _MANY
+        density, smooth = (_MOVED / facts.targets, rule.smooth or _SMOOTH) if few else (1.0, rule.smooth)
+        rule = replace(rule, density=round(density, 2), smooth=smooth)
+    return replace(config, horizon_s=horizon, knots=config.knots or knots, replan_every=every, mppi=rule)

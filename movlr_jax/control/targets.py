@@ -23,6 +23,7 @@ from movlr_jax.models.motors import (
     targetable,
     with_targets,
 )
+from movlr_jax.models.stance import over_feet
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, SimState, Trajectory
 
@@ -78,13 +79,18 @@ def posture_of(task: Task) -> np.ndarray:
 
 
 def target_box(
-    model: mujoco.MjModel, posture: np.ndarray, resting: Callable[[np.ndarray], np.ndarray], reach: float
+    model: mujoco.MjModel,
+    posture: np.ndarray,
+    resting: Callable[[np.ndarray], np.ndarray],
+    reach: float,
+    sparse: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return lower and upper limits of plans [nu], and what maps independent noise to that of controls [nu, nu].
 
     Servos of limbs on which a body stands stay within `reach` (rad or m) of `posture` [nq]: a leg that swings further
     cannot hold the body. Their noise refers to 2 `reach`, that of other servos of joints to `reach`, for the range of
-    a joint says little, and that of all other controls to half of their range. See `mixed` for rotors.
+    a joint says little, and that of all other controls to half of their range. See `mixed` for rotors,
+    and `over_feet` for `sparse` noise, of which each sample changes a few numbers.
     """
     low, high = control_ranges(model, PLANNER)
     per, rest = angles_per_control(model), resting(posture)
@@ -93,7 +99,8 @@ def target_box(
     bound = np.where(bears, far, np.inf)
     low, high = np.maximum(low, rest - bound), np.minimum(high, rest + bound)
     share = np.minimum(1.0, np.where(bears, 2, 1) * far / np.maximum(high - low, 1e-9))
-    return low, high, mixed(model, posture, high - low) * np.where(per > 0, share, 0.5)
+    mixing = mixed(model, posture, high - low) * np.where(per > 0, share, 0.5)
+    return low, high, over_feet(model, posture, high - low, mixing) if sparse else mixing
 
 
 def joint_targets(settings: TargetSettings, task: Task, space: str) -> tuple[JointTargets | None, str]:

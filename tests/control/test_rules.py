@@ -159,5 +159,5 @@ def test_settings_of_other_rules_are_ignored_and_unknown_ones_are_not():
     assert RULES.name_of(made) == "predictive_sampling"
     with pytest.raises(UserError, match=r"optimizer\.mppi\.anneal'; did you mean 'optimizer\.mppi\.anneal"):
         RULES.read({"rule": "dial", "anneal": 0.5}, "optimizer.mppi")
-    with pytest.raises(UserError, match=r"optimizer\.mppi\.density=2: it must be more than 0 and at most 1"):
+    with pytest.raises(UserError, match=r"optimizer\.mppi\.density=2: it must be 0 or more and at most 1"):
         check_ranges(rule("mppi", density=2.0), "optimizer.mppi")

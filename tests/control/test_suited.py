@@ -8,6 +8,7 @@ from bodies import CART, MOTOR_DOG
 
 from movlr_jax.control.build import build_optimizer
 from movlr_jax.control.mpc.planner import Planner
+from movlr_jax.control.mpc.rules.mppi import Mppi as Rule
 from movlr_jax.control.optimizers import Mppi
 from movlr_jax.control.suited import BodyFacts, facts_of, suited
 from movlr_jax.tasks import simple_task
@@ -28,6 +29,24 @@ def test_horizon_knots_and_replans_follow_from_facts(facts: BodyFacts, horizon: 
     assert (round(found.horizon_s, 6), found.knots, found.replan_every) == (horizon, knots, every)
     given = suited(Mppi(horizon_s=0.2, knots=3, replan_every=5), facts)
     assert (given.horizon_s, given.knots, given.replan_every) == (0.2, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("facts", "density", "smooth"),
+    [
+        (BodyFacts(23, "free", 23, 0.6), 0.15, 0.9),  # 3.5 of 23 joints
+        (BodyFacts(12, "free", 12, 0.3), 1.0, 0.0),  # a dog
+        (BodyFacts(24, "fixed", 24, 0.2), 1.0, 0.0),  # a hand
+        (BodyFacts(23, "free", 0, 0.6), 1.0, 0.0),  # motors, as with space=controls
+    ],
+)
+def test_samples_of_a_body_with_many_joints_move_few_of_them(facts: BodyFacts, density: float, smooth: float):
+    found = suited(Mppi(), facts).mppi
+    assert (found.density, found.smooth) == (density, smooth)
+    given = suited(Mppi(mppi=Rule(density=0.5)), facts).mppi
+    assert (given.density, given.smooth) == (0.5, 0.0)
+    given = suited(Mppi(mppi=Rule(smooth=0.3)), facts).mppi
+    assert (given.density, given.smooth) == (density, 0.3)
 
 
 def test_facts_are_those_of_the_model():

@@ -45,9 +45,17 @@ class PlanningRule:
     keep: int = setting(
         2, "samples that are not random: the mean, then plans that hold the current and the initial state", least=0
     )
-    smooth: float = setting(0.0, "noise correlation between neighbouring knots", least=0, below=1)
+    smooth: float = setting(
+        0.0,
+        "noise correlation between neighbouring knots; 0: none, or with density=0 what suits the body",
+        least=0,
+        below=1,
+    )
     density: float = setting(
-        1.0, "share of the dimensions that a sample changes, drawn anew for each sample", above=0, most=1
+        0.0,
+        "share of the dimensions that a sample changes, drawn anew for each sample; 0: all, or what suits the body",
+        least=0,
+        most=1,
     )
     spread: float = setting(
         1.0, "sigmas of the samples of a plan lie between sigma / spread and sigma * spread", least=1
@@ -109,9 +117,10 @@ def colored(noise: Array, smooth: float) -> Array:
 def sparse(noise: Array, key: Array, density: float) -> Array:
     """Return `noise` [N, knots, dims] in which each sample keeps a share `density` of the dimensions; others are 0.
 
-    Noise in all joints at once disturbs those that should stay as they are: a hand that lifts loses its grip.
+    A density of 0 keeps all, as one of 1 does. Noise in all joints at once disturbs those that should stay as they
+    are: a hand that lifts loses its grip.
     """
-    if density == 1.0:
+    if density in (0.0, 1.0):
         return noise
     n, _, dims = noise.shape
     return noise * jax.random.bernoulli(jax.random.fold_in(key, _MASK), density, (n, 1, dims))
