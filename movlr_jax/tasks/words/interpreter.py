@@ -23,7 +23,7 @@ _VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {**BODY_VERBS, **
 _GOES_ON = ("TRAVEL", "TURN", "STEP", "RAISE", "LOWER", "BEND", "STRAIGHTEN", "WAVE", "TOUCH", "POINT", "KEEP",
             "JUMP", "CLOSE", "OPEN", "LEAN", "PUT")  # fmt: skip
 _MAY_SAY_NOTHING = ("STAY", "KEEP", "STAND")
-_NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.joint, c.squat, c.leaned)
+_NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.over, c.joint, c.squat, c.leaned)
 _AMOUNTS, _AMOUNT_SLOTS = (
     ("by", "to", "amount", "angle", "times"),
     ("distance", "angle", "angle_to", "times", "height"),
@@ -72,8 +72,14 @@ def _rows(clauses: Sequence[Clause]) -> set[object]:
 
 def _goes(scene: Scene, clause: Clause) -> bool:
     """Return whether a body may leave its place for a clause."""
-    to_object = clause.row is c.near and not all(map(scene.own, clause.measure.parts))
+    to_object = clause.row in (c.near, c.over) and not all(map(scene.own, clause.measure.parts))
     return to_object or clause.measure.changes in ("place", "heading") or clause.row in (c.jump, c.shifted)
+
+
+def _climbs(scene: Scene, clause: Clause) -> bool:
+    """Return whether a clause changes the height of the body, so that to hover comes after it."""
+    vertical = clause.row is c.travel and abs(float(np.dot(clause["way"], scene.of.up))) > 0.7
+    return vertical or clause.row in (c.risen, c.at_height)
 
 
 def _returning(clause: Clause) -> Clause:
@@ -102,7 +108,7 @@ def _paces(ctx: Context, phase: list[Clause]) -> list[Clause]:
 
 
 def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
-    """Return the clauses of a phase; as several where something is picked up and put down, or in "a, b, then c"."""
+    """Return the clauses of a phase; several for "pick it up and put it", "climb and hover", "a, b, then c"."""
     done, group = list[list[Clause]](), list[Clause]()
 
     def next_one() -> list[Clause]:
@@ -115,12 +121,14 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
             group = group if last else next_one()
             continue
         picked = ctx.verb == "pick up" and group
+        if child.children[0] == "hover" != ctx.verb and any(_climbs(ctx.scene, clause) for clause in group):
+            group = next_one()
         ctx.begins = not group
         made = _clause(ctx, child)
         if ctx.stops == "stop" and c.travel in _rows(group) and c.stay in _rows(made):  # it travels, then stops
             ctx.stops, picked = "", True
         elif picked:
-            picked = any(clause.row is c.near and clause["must"] for clause in made)
+            picked = any(clause.row is c.over or (clause.row is c.near and clause["must"]) for clause in made)
         group = next_one() if picked else group
         if _excluded(group) & _metrics(made) or _excluded(made) & _metrics(group):
             raise NotRead(str(ctx.verb), "is both asked for and excluded")

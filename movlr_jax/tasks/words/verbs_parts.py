@@ -30,7 +30,7 @@ from movlr_jax.tasks.words.states import (
     pointed,
     raised,
 )  # fmt: skip
-from movlr_jax.tasks.words.verbs_objects import approach
+from movlr_jax.tasks.words.verbs_objects import approach, moved_to
 
 _BOWS = ("bow", "bend over")
 _MOST_LEAN = np.deg2rad(50.0)  # of a body that should not fall
@@ -70,6 +70,8 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     if opposite in phrase.ways(keep=True):
         raise NotRead(opposite, f"does not go with {phrase.verb!r}")
     if not any(map(ctx.scene.own, things)):
+        if phrase.has("place"):
+            return moved_to(ctx, phrase, things)
         phrase.only(way, f"goes {way}; say move for other directions")
         made = approach(ctx, phrase, things)
     elif (state := phrase.has("state")) and str(state.children[0]) in BENT:
