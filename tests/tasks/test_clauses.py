@@ -497,6 +497,53 @@ def test_a_way_is_measured_from_where_its_phase_begins(aside: float, success: in
     assert found["second_distance_m"] == pytest.approx(2.0 - max(0.0, aside - 0.3), abs=0.05)
 
 
+def test_the_rest_of_a_turn_does_not_count_in_the_next_phase():
+    """By hand: a quarter turn is a success from 80 degrees, and goes on to 90; then it turns back."""
+    task = made("crawler", "turn left by 90 degrees, then turn right by 90 degrees")
+    found = motion(task, root(task, yaw=QUARTER * (1 - np.abs(2 * RAMP - 1))))
+    assert found["turned_rad"] == pytest.approx(QUARTER, abs=0.02)
+    assert found["second_turned_rad"] == pytest.approx(QUARTER, abs=0.02)
+    assert found["success"] == 1
+
+
+def test_what_slowly_gets_better_does_not_delay_the_next_phase():
+    """By hand: it has turned by 85 degrees after 1 s, and by 5 degrees more while it walks 1 m."""
+    task = made("crawler", "turn left by 90 degrees, then walk forward 1 m")
+    halves = np.minimum(2 * RAMP, 1), np.maximum(2 * RAMP - 1, 0)
+    found = motion(task, root(task, yaw=np.deg2rad(85 * halves[0] + 5 * halves[1]), y=halves[1]))
+    assert (found["second_distance_m"], found["success"]) == (pytest.approx(1.0, abs=0.03), 1)
+
+
+def test_down_and_up_is_done_when_it_is_up_again():
+    task = made("person", "squat and stand up, then raise the right arm")
+    qpos = root(task, z=-0.3 * np.sin(np.pi * np.minimum(2 * RAMP, 1)))
+    qpos[:, int(task.model.joint("right_shoulder_y").qposadr[0])] = -3.0 * np.maximum(2 * RAMP - 1, 0)
+    found = motion(task, qpos)
+    assert (found["down_and_up_m"], found["success"]) == (pytest.approx(0.3, abs=0.03), 1)
+    qpos[25:, 2] = qpos[25, 2]  # it stays down
+    assert motion(task, qpos)["success"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "begin", "end", "value", "success"),
+    [
+        ("hold the right arm up for 1 s", 0.4, 1.6, 1.2, 1),
+        ("hold the right arm up for 1 s", 0.4, 0.9, 0.5, 0),
+        ("hold the right arm up for 1 s", 0.8, 3.0, 1.2, 1),
+        ("hold the right arm up for 1 s, then lower it", 0.2, 1.4, 1.0, 1),
+        ("hold the right arm up for 1 s, then lower it", 1.2, 1.9, 0.7, 0),
+    ],
+)
+def test_a_posture_for_some_time_is_held_without_a_break(
+    words: str, begin: float, end: float, value: float, success: int
+):
+    task = made("person", words)
+    qpos, time = np.repeat(start(task)[None], 101, axis=0), np.arange(101) * DT
+    qpos[:, int(task.model.joint("right_shoulder_y").qposadr[0])] = -3.0 * ((time > begin) & (time < end))
+    found = motion(task, qpos)
+    assert (found["lasted_s"], found["success"]) == (pytest.approx(value, abs=0.06), success)
+
+
 def test_there_and_back_ends_where_it_began():
     task = made("crawler", "walk forward 1 m, then walk backward 1 m")
     assert motion(task, root(task, x=1 - np.abs(2 * RAMP - 1)))["success"] == 1

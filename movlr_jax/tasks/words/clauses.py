@@ -340,9 +340,9 @@ def steps(of: Subject, left: Part, right: Part, high: float = 0.05) -> Measure:
 
 
 def lasts(of: Subject, s: float) -> Measure:
-    """Time since the phase began."""
+    """Longest time in s in which what should be held in a phase, as a posture or a height, is so without a break."""
     goal = Goal(0.95 * s, scale=s)
-    return Measure(f"for {s:g} s", "lasted_s", "state.time", goal, kind="steady", counts="end", seconds=s)
+    return Measure(f"for {s:g} s", "lasted_s", "state.time", goal, kind="steady", counts="largest", seconds=s)
 
 
 # Parts, joints and objects.
