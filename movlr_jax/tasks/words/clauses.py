@@ -129,6 +129,7 @@ def travel(
     begun: Vector = (0.0, 0.0, 0.0),  # [3] m, where it should be when this phase begins, for its terms
     leads: bool = False,  # whether its velocity is the goal of the task
     tempo: float = 1.0,  # of the usual speed; a success is nearer to it than to the usual one
+    gait: str = "",  # the verb, if it says how the limbs move, which no measure knows
 ) -> Measure:
     """Mean speed along a direction, or the distance covered, less what it ends too far to the side of its place."""
     value = along(of.moved, way)
@@ -160,8 +161,9 @@ def travel(
     amount = "" if distance is None else f" {distance:.3g} m"
     frame = ", seen from the body as it turns" if turns else ""
     pacing = "as fast as possible" if fastest else f"at about {speed:.2g} m/s"
+    unmeasured = f" ({gait}: read as a speed, the gait is not measured)" if gait else ""
     return Measure(
-        f"move {word}{amount} {pacing}{frame}",
+        f"move {word}{amount} {pacing}{frame}{unmeasured}",
         "progress_m_s" if distance is None else "distance_m", pace if turns else value,
         about(speed if exact and distance is None else distance, LENGTH, fast), tuple(terms),
         kind="forward", curve=per_second(covered) if distance is None else covered, counts="end",

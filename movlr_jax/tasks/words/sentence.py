@@ -310,7 +310,7 @@ def _done(measures: Sequence[Measure], curves: Sequence[np.ndarray], time: np.nd
     ok = np.all([m.satisfied(curve) for m, curve in zip(measures, curves, strict=True)], axis=0)
     if not ok.any():
         return False, len(time) - 1
-    end, rest = int(np.argmax(ok)), sum(m.rest(curve) for m, curve in zip(measures, curves, strict=True))
+    end, rest = int(np.argmax(ok)), np.sum([m.rest(curve) for m, curve in zip(measures, curves, strict=True)], axis=0)
     while end < len(time) - 1 and ok[end + 1] and rest[end] - rest[end + 1] > time[end + 1] - time[end]:
         end += 1
     return True, end

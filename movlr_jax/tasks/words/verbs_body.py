@@ -29,6 +29,7 @@ _PACES = {
     **dict.fromkeys(("crawl", "roll", "slide", "swim", "slither", "creep", "wriggle", "fly", "glide"), "low"),
 }
 _ON_GROUND = ("crawl", "roll", "slide", "swim", "slither", "creep", "wriggle")  # to be low is no fall
+_GAITS = (*_ON_GROUND, "trot", "amble", "skip", "gallop", "bound", "canter")  # they say more than a speed
 _TEMPO = {"fast": 1.5, "quickly": 1.5, "slowly": 0.5, "slow": 0.5}
 _PART_TURNS = {"half": np.pi, "around": np.pi, "round": np.pi, "quarter": np.pi / 2, "full": 2 * np.pi,
                "whole": 2 * np.pi}  # fmt: skip
@@ -57,12 +58,13 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise phrase.no("names a place and a distance")
     if kind == "SIDEWAYS" and not ({*ways} and {*ways} <= {"left", "right"}):
         raise phrase.unread(path, "does not say to which side; say left or right")
+    gait = phrase.verb if phrase.verb in _GAITS else ""
     speed, exact = float(f"{speed:.2g}"), given is not None
     if kind == "CIRCLE":
         sides = [way for way in ways if way not in ("forward", "back")]
         sign = _side(phrase, sides) or 1
         way = floats(ctx.scene.around[0] * (-1 if "back" in ways else 1))
-        given = {"speed": speed, "exact": exact, "distance": distance, "tempo": tempo}
+        given = {"speed": speed, "exact": exact, "distance": distance, "tempo": tempo, "gait": gait}
         circle = ctx.clause(c.travel, way=way, word="in a circle", turns=True, **given)
         return [circle, *_turning(ctx, phrase, sign, 2 * np.pi)]
     word, direction, far = _direction(ctx, phrase, ways, kind == "DIAGONALLY")
@@ -75,7 +77,7 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise phrase.unread(extent)
     if extent and (exact or far or distance):
         raise phrase.unread(extent, "contradicts an amount or a place")
-    pace = {"speed": speed, "exact": exact, "tempo": tempo, "fastest": extent is not None}
+    pace = {"speed": speed, "exact": exact, "tempo": tempo, "gait": gait, "fastest": extent is not None}
     return [ctx.clause(c.travel, way=way, word=word, distance=far or distance, **pace)]
 
 
