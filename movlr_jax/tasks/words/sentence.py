@@ -72,9 +72,6 @@ class Sentence:
     def clauses(self) -> list[Clause]:
         return [clause for phase in self.phases for clause in phase]
 
-    def _measures(self) -> list[list[Measure]]:
-        return [[clause.measure for clause in phase] for phase in self.phases]
-
     def named(self) -> Iterator[tuple[int, str, Measure]]:
         """Yield the phase of each clause, the name of its measure and the measure."""
         for i, phase in enumerate(self.phases):
@@ -116,7 +113,7 @@ class Sentence:
 
     def text(self) -> str:
         """Return the reading in one line."""
-        phases = (", ".join(measure.text for measure in measures) for measures in self._measures())
+        phases = (", ".join(clause.measure.text for clause in phase) for phase in self.phases)
         return ", ".join([", then ".join(phases) or "stand still", *["upright"] * self.balance])
 
     def table(self) -> list[tuple[str, str, str, str]]:
@@ -127,7 +124,8 @@ class Sentence:
 
     def success(self) -> str:
         """Return what counts as a success, in words."""
-        said = ["; ".join(f"{m.text} ({m.goal.text(m.metric)})" for m in measures) for measures in self._measures()]
+        measures = ([clause.measure for clause in phase] for phase in self.phases)
+        said = ["; ".join(f"{m.text} ({m.goal.text(m.metric)})" for m in of) for of in measures]
         return "; then ".join(said) + "; upright" * self.balance
 
     # An episode.

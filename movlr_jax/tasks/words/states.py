@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import lark
 import numpy as np
 
 from movlr_jax._util.quantities import quantity
@@ -14,7 +13,7 @@ from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.hands import Fingers
 from movlr_jax.tasks.words.parts import JOINTS, Part
-from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, Tree, span
+from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase
 from movlr_jax.tasks.words.scene import floats
 
 UPRIGHT = ("upright", "vertical", "vertically", "balanced")
@@ -29,21 +28,6 @@ _ON = 0.05  # m, distance from its place at which an object lies on another one,
 _FAR = 1e3  # m above a thing, which is no bound
 FORMS = {"forwards": "forward", "ahead": "forward", "backwards": "backward", "back": "backward"}
 _STEMS = {"backward": "back", "upward": "up", "downward": "down"}
-
-
-def posture(ctx: Context, tree: Tree) -> list[Clause]:
-    """Return the clauses of "with straight knees"."""
-    nouns, state = sorted(tree.children, key=lambda child: child.data != "nouns")
-    word, before = ctx.span(state), ctx.last
-    word = GROUND.get(word.split()[0], word) if state.data == "extent" else word
-    if tree.children[0] is state and ctx.verb is not None and ctx.verb.type in ("TOUCH", "PUSH", "KICK"):
-        raise NotRead(word, f"says nothing that is understood of {ctx.verb!s}", span(state, ctx.text)[1])
-    phrase = Phrase(ctx.text, word, [lark.Tree("thing", [nouns]), state])
-    if (made := fingers_in_state(ctx, phrase)) or state.data == "place":
-        return made or placed(ctx, phrase, ctx.things(phrase))
-    parts = ctx.nouns(nouns, hinge=word in (*BENT, *STRAIGHT))
-    ctx.last = before or parts
-    return in_state(ctx, parts, word, span(tree, ctx.text)[1])
 
 
 def in_state(ctx: Context, parts: Sequence[Part], word: str, at: int = 0) -> list[Clause]:

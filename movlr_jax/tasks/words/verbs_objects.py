@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from movlr_jax.errors import UserError
 from movlr_jax.tasks.words import clauses as c
@@ -34,14 +33,12 @@ def approach(
     ]  # fmt: skip
     if not fingers:
         return at
-    held = at[0] if len(at) == 1 else None
-    return [*at, ctx.clause(c.gripped, fingers=fingers, must=must, **_held(held) if held else {})]
-
-
-def _held(approach: Clause) -> dict[str, Any]:
-    """Return the hand, the thing, and the distance in m at which it is in the grip of the hand."""
-    share = _IN_JAWS if isinstance(approach["part"], Between) else 1.0
-    return {"hand": approach["part"], "thing": approach["other"], "within": round(share * approach["within"], 4)}
+    held = {}
+    if len(at) == 1:  # where the fingers should close
+        hand, thing, within = (at[0][name] for name in ("part", "other", "within"))
+        share = _IN_JAWS if isinstance(hand, Between) else 1.0
+        held = {"hand": hand, "thing": thing, "within": round(share * within, 4)}
+    return [*at, ctx.clause(c.gripped, fingers=fingers, must=must, **held)]
 
 
 def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -117,14 +114,11 @@ def moved_to(ctx: Context, phrase: Phrase, things: Sequence[Part]) -> list[Claus
     return [*made, *there]
 
 
-def _pick(ctx: Context, phrase: Phrase) -> list[Clause]:
-    things, amount = ctx.objects(phrase, "an object"), phrase.number("distance")
-    made = approach(ctx, phrase, things, must=True)
-    return [*made, *(ctx.clause(c.raised, part=part, amount=amount) for part in things)]
-
-
 def _grasp(ctx: Context, phrase: Phrase) -> list[Clause]:
-    return approach(ctx, phrase, ctx.objects(phrase, "an object to grasp"), must=True)
+    things, amount = ctx.objects(phrase, "an object"), phrase.number("distance") if phrase.verb == "pick up" else None
+    made = approach(ctx, phrase, things, must=True)
+    lifted = things if phrase.verb == "pick up" else []
+    return [*made, *(ctx.clause(c.raised, part=part, amount=amount) for part in lifted)]
 
 
 def _release(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -151,6 +145,6 @@ def _kick(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 
 OBJECT_VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {
-    "TOUCH": _touch, "PUSH": move_things, "PUT": move_things, "PICK": _pick, "GRASP": _grasp, "RELEASE": _release,
+    "TOUCH": _touch, "PUSH": move_things, "PUT": move_things, "PICK": _grasp, "GRASP": _grasp, "RELEASE": _release,
     "KICK": _kick,
 }  # fmt: skip
