@@ -47,9 +47,8 @@ def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
     ctx, phases = Context(scene, text), list[list[Clause]]()
     for i, phase in enumerate(tree.children):
         for found in _groups(ctx, phase, last=i == len(tree.children) - 1):
-            squats = phases and _rows(phases[-1]) >= {c.squat} and [cl.row for cl in found] == [c.stay]
-            if squats:  # "squat, then stand up"
-                phases[-1] = [_returning(clause) for clause in phases[-1]]
+            if phases and c.squat in _rows(phases[-1]) and [cl.row for cl in found] == [c.stay]:
+                phases[-1] = _consistent(ctx, [*phases[-1], *found])  # "squat, then stand up"
             else:
                 phases.append(found)
     if len(phases) > 1:
@@ -80,10 +79,6 @@ def _climbs(scene: Scene, clause: Clause) -> bool:
     """Return whether a clause changes the height of the body, so that to hover comes after it."""
     vertical = clause.row is c.travel and abs(float(np.dot(clause["way"], scene.of.up))) > 0.7
     return vertical or clause.row in (c.risen, c.at_height)
-
-
-def _returning(clause: Clause) -> Clause:
-    return clause.but(returns=True) if clause.row is c.squat else clause
 
 
 def _with_amounts(phase: list[Clause]) -> list[Clause]:
@@ -161,13 +156,13 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
     kept = {clause["thing"] for clause in phase if clause.row is c.untouched}
     if any(clause.row is c.near and clause["other"] in kept for clause in phase):
         raise NotRead(str(ctx.verb), "is both asked for and excluded")
+    if c.squat in _rows(phase) and c.stay in _rows(phase):
+        phase = [cl.but(returns=True) if cl.row is c.squat else cl for cl in phase if cl.row is not c.stay]
     if c.travel in _rows(phase):
         if ctx.stops:
             why = "contradicts a travel at the same time; say which is first, with 'then'"
             raise NotRead(ctx.stops, why)
         phase = [clause for clause in phase if clause.row is not c.stay]
-    if c.squat in _rows(phase) and c.stay in _rows(phase):
-        phase = [_returning(clause) for clause in phase if clause.row is not c.stay]
     if c.steps in _rows(phase):  # "lifting the knees high" is how it steps
         lifted = [cl for cl in phase if cl.row is c.raised and cl["part"].words.split()[-1] in _OF_LEGS]
         high = {"high": _HIGH} if lifted else {}

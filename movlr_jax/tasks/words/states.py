@@ -30,7 +30,7 @@ FORMS = {"forwards": "forward", "ahead": "forward", "backwards": "backward", "ba
 _STEMS = {"backward": "back", "upward": "up", "downward": "down"}
 
 
-def in_state(ctx: Context, parts: Sequence[Part], word: str, at: int = 0) -> list[Clause]:
+def in_state(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
     """Return that parts are in a state: raised, bent, upright, level, sideways, forward."""
     if word in UPRIGHT:
         return upright(ctx, parts)
@@ -49,7 +49,7 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str, at: int = 0) -> lis
         return [raised(ctx, part, 1 if word in _HIGH else -1) for part in free]
     if word in _ASIDE:
         return [pointed(ctx, part, scene.aside(part), "sideways") for part in free]
-    return points(ctx, parts, word, at)
+    return points(ctx, parts, word)
 
 
 def fingers_in_state(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -66,12 +66,12 @@ def closed(ctx: Context, of: Fingers, opens: bool = False) -> Clause:
     return ctx.clause(c.closed, words=of.words, joints=replace(of, digits=digits).joints, opens=opens)
 
 
-def points(ctx: Context, parts: Sequence[Part], word: str, at: int = 0) -> list[Clause]:
+def points(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
     """Return that parts point in a direction."""
     word = FORMS.get(word, word)
     way = _STEMS.get(word, word)
     if way not in WAYS:
-        raise NotRead(word, "is no direction of a part", at)
+        raise NotRead(word, "is no direction of a part")
     return [pointed(ctx, part, ctx.along(way), word) for part in free_of(ctx, parts)]
 
 

@@ -115,10 +115,12 @@ def moved_to(ctx: Context, phrase: Phrase, things: Sequence[Part]) -> list[Claus
 
 
 def _grasp(ctx: Context, phrase: Phrase) -> list[Clause]:
-    things, amount = ctx.objects(phrase, "an object"), phrase.number("distance") if phrase.verb == "pick up" else None
+    things = ctx.objects(phrase, "an object")
     made = approach(ctx, phrase, things, must=True)
-    lifted = things if phrase.verb == "pick up" else []
-    return [*made, *(ctx.clause(c.raised, part=part, amount=amount) for part in lifted)]
+    if phrase.verb == "pick up":
+        amount = phrase.number("distance")
+        made += [ctx.clause(c.raised, part=part, amount=amount) for part in things]
+    return made
 
 
 def _release(ctx: Context, phrase: Phrase) -> list[Clause]:
