@@ -48,9 +48,10 @@ def facts(clause: Clause) -> dict[str, Any]:
         found |= {"m_s": given["speed"] if given["exact"] else None, "fastest": given["fastest"]}
         found["frame"] = "body" if given["turns"] else "world"
     if clause.row is c.near:
-        where = "away" if given["apart"] else "on" if given["above"] else "at"
-        found |= {"above_m": given["above"], "once": given["once"]}
-        found[where] = given["other"].words
+        found |= {"once": given["once"], "away" if given["apart"] else "at": given["other"].words}
+    if clause.row is c.over:
+        below = given["word"] == "below"
+        found |= {"clause": "near", "on": given["other"].words, "above_m": signed(given["gap"], -1 if below else 1)}
     if clause.row is c.closed:
         found |= {"fingers": given["words"], "open": given["opens"]}
     if clause.row is c.above:

@@ -129,6 +129,7 @@ def travel(
     begun: Vector = (0.0, 0.0, 0.0),  # [3] m, where it should be when this phase begins, for its terms
     leads: bool = False,  # whether its velocity is the goal of the task
     tempo: float = 1.0,  # of the usual speed; a success is nearer to it than to the usual one
+    gait: str = "",  # the verb, if it says how the limbs move, which no measure knows
 ) -> Measure:
     """Mean speed along a direction, or the distance covered, less what it ends too far to the side of its place."""
     value = along(of.moved, way)
@@ -160,8 +161,9 @@ def travel(
     amount = "" if distance is None else f" {distance:.3g} m"
     frame = ", seen from the body as it turns" if turns else ""
     pacing = "as fast as possible" if fastest else f"at about {speed:.2g} m/s"
+    unmeasured = f" ({gait}: read as a speed, the gait is not measured)" if gait else ""
     return Measure(
-        f"move {word}{amount} {pacing}{frame}",
+        f"move {word}{amount} {pacing}{frame}{unmeasured}",
         "progress_m_s" if distance is None else "distance_m", pace if turns else value,
         about(speed if exact and distance is None else distance, LENGTH, fast), tuple(terms),
         kind="forward", curve=per_second(covered) if distance is None else covered, counts="end",
@@ -340,9 +342,9 @@ def steps(of: Subject, left: Part, right: Part, high: float = 0.05) -> Measure:
 
 
 def lasts(of: Subject, s: float) -> Measure:
-    """Time since the phase began."""
+    """Longest time in s in which what should be held in a phase, as a posture or a height, is so without a break."""
     goal = Goal(0.95 * s, scale=s)
-    return Measure(f"for {s:g} s", "lasted_s", "state.time", goal, kind="steady", counts="end", seconds=s)
+    return Measure(f"for {s:g} s", "lasted_s", "state.time", goal, kind="steady", counts="largest", seconds=s)
 
 
 # Parts, joints and objects.
@@ -464,29 +466,47 @@ def near(
     other: Part,
     within: float,  # m, so that they touch
     must: bool = True,  # False: only on the way to something else
-    above: float = 0.0,  # m; negative for a point below it
     apart: bool = False,
     once: bool = False,
-    word: str = "",  # "10 cm below"
     any_part: bool = False,  # whether the words say no part, so that none touches it where they exclude that
-    shapes: Shapes | None = None,  # of a hand with what hangs on it, and of the other one
+    shapes: Shapes | None = None,  # of a part with what hangs on it, and of the other one
 ) -> Measure:
-    """Distance in m between a part and another one, or a point above it; of the shapes of a hand and its fingers.
+    """Distance in m between a part and another one, or between their surfaces.
 
     apart: whether it should be greater than `within`. once: whether the least distance of the phase counts.
     """
-    target = f"({other.text()} + {array_of([above * c for c in of.up])})" if above else other.text()
-    word = word or ("to" if not must else "away from" if apart else "on" if above else "meets" if once else "at")
-    place = "on" if above > 0.0 else "below" if above else "to"
-    name, distance = f"{part.name}_to_{other.name}", f"jnp.linalg.norm({part.text()} - {target})"
+    word = "to" if not must else "away from" if apart else "meets" if once else "at"
+    name, distance = f"{part.name}_to_{other.name}", f"jnp.linalg.norm({part.text()} - {other.text()})"
     terms = [Term(f"{name}_apart", "place", 20.0, f"jnp.minimum({distance}, {within:g})")]
-    terms = terms if apart else distance_terms(name, part.text(), target)
+    terms = terms if apart else distance_terms(name, part.text(), other.text())
     goal = Goal(within, scale=0.1) if apart else Goal(high=within, scale=0.2)
     return Measure(
         f"{part.words} {word} {other.words}",
-        f"{part.name}_{place}_{other.name}_{'gap' if shapes else 'distance' if apart else 'error'}_m",
+        f"{name}_{'gap' if shapes else 'distance' if apart else 'error'}_m",
         _gap(other, *shapes) if shapes else distance, goal if must else Goal(), tuple(terms),
         kind="place", changes=part.name, parts=(part, other), limit=within, counts="least" if once else "held",
+    )  # fmt: skip
+
+
+def over(
+    of: Subject,
+    part: Part,
+    other: Part,
+    at: Vector,  # [3] m from the other one, for its terms
+    low: Vector,  # [3] m, the least from the other one
+    high: Vector,
+    within: float,  # m
+    gap: float | None = 0.0,  # m between their surfaces, less than 0 below; None if no amount is said
+    word: str = "on",
+) -> Measure:
+    """Distance in m between a part and the nearest place on, above or below another one."""
+    apart, name = f"({part.text()} - {other.text()})", f"{part.name}_{word}_{other.name}"
+    distance = f"jnp.linalg.norm({apart} - jnp.clip({apart}, {array_of(low)}, {array_of(high)}))"
+    return Measure(
+        f"{part.words} {_by(abs(gap), word='').strip() + ' ' if gap else ''}{word} {other.words}",
+        f"{name}_error_m", distance, Goal(high=within, scale=0.2),
+        tuple(distance_terms(name, part.text(), f"({other.text()} + {array_of(at)})")),
+        kind="place", changes=part.name, parts=(part, other), limit=within,
     )  # fmt: skip
 
 
@@ -637,7 +657,7 @@ def never(of: Subject, what: Clause, both: bool = True) -> Measure:
 
     both: whether the other way counts, too: to the right, or down.
     """
-    other, apart = what.measure, what.row is near
+    other, apart = what.measure, what.row in (near, over)
     sided: Callable[[np.ndarray], np.ndarray] = np.abs if both else lambda x: np.maximum(x, 0.0)
     limit = other.limit or {"m": LENGTH, "rad": 0.2}.get(other.metric.rpartition("_")[2], 0.1)
     wanted, weight = error(other.quantity if both else f"jnp.maximum({other.quantity}, 0.0)"), 10.0
@@ -670,7 +690,8 @@ TABLE: dict[str, Callable[..., Measure]] = {
     "PART_bent_rad, PART_straightened_rad or PART_angle_rad": bent,
     "JOINT_turned_rad, JOINT_moved_m, JOINT_at_rad or JOINT_at_m": joint,
     "PART_direction_error_rad or PART_tilt_error_rad": pointed,
-    "PART_to_OTHER_error_m, PART_on_OTHER_error_m, PART_to_OTHER_distance_m or PART_to_OTHER_gap_m": near,
+    "PART_to_OTHER_error_m, PART_to_OTHER_distance_m or PART_to_OTHER_gap_m": near,
+    "PART_on_OTHER_error_m, PART_above_OTHER_error_m or PART_below_OTHER_error_m": over,
     "OTHER_gap_m": untouched,
     "PART_above_OTHER_m or PART_below_OTHER_m": above,
     "PART_lean_WAY_rad": leaned,

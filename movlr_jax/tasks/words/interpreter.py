@@ -13,17 +13,16 @@ from movlr_jax.tasks.words.measure import Goal
 from movlr_jax.tasks.words.phrase import Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import Scene, floats
 from movlr_jax.tasks.words.sentence import Sentence
-from movlr_jax.tasks.words.states import posture
 from movlr_jax.tasks.words.verbs_body import BODY_VERBS
 from movlr_jax.tasks.words.verbs_objects import OBJECT_VERBS
-from movlr_jax.tasks.words.verbs_parts import PART_VERBS
+from movlr_jax.tasks.words.verbs_parts import PART_VERBS, posture
 
 _VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {**BODY_VERBS, **PART_VERBS, **OBJECT_VERBS}
 # verbs that may be left out the next time: "raise the left arm and the right foot"
 _GOES_ON = ("TRAVEL", "TURN", "STEP", "RAISE", "LOWER", "BEND", "STRAIGHTEN", "WAVE", "TOUCH", "POINT", "KEEP",
             "JUMP", "CLOSE", "OPEN", "LEAN", "PUT")  # fmt: skip
 _MAY_SAY_NOTHING = ("STAY", "KEEP", "STAND")
-_NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.joint, c.squat, c.leaned)
+_NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.over, c.joint, c.squat, c.leaned)
 _AMOUNTS, _AMOUNT_SLOTS = (
     ("by", "to", "amount", "angle", "times"),
     ("distance", "angle", "angle_to", "times", "height"),
@@ -34,10 +33,11 @@ _EXTENTS = {
     "as far as possible": ("JUMP", "POINT", "PUSH", "KICK"),
     "as fast as possible": (),
 }
-# measures of which a phase can have only one
-_ONE_OF = (("turned_rad",), ("progress_m_s", "distance_m"), ("heading_error_rad",),
-           ("height_m", "raised_m", "lowered_m"))  # fmt: skip
-_OPPOSITE = {"left": "right", "right": "left", "forward": "backward", "backward": "forward"}
+# measures that set the same as another one; a phase can have only one value of each
+_SETS = {"progress_m_s": "distance_m", "raised_m": "height_m", "lowered_m": "height_m"}
+_OPPOSITE = {"_lowered_m": "_raised_m", "_lean_right_": "_lean_left_", "_lean_backward_": "_lean_forward_"}
+_ONCE = (c.turn, c.travel, c.risen)  # twice is more than once
+_SAYS_WORD = (c.travel, c.face, c.risen, c.at_height, c.leaned)
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
 _HIGH = 0.1  # m, of steps "lifting the knees high"
 
@@ -47,9 +47,8 @@ def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
     ctx, phases = Context(scene, text), list[list[Clause]]()
     for i, phase in enumerate(tree.children):
         for found in _groups(ctx, phase, last=i == len(tree.children) - 1):
-            squats = phases and _rows(phases[-1]) >= {c.squat} and [cl.row for cl in found] == [c.stay]
-            if squats:  # "squat, then stand up"
-                phases[-1] = [_returning(clause) for clause in phases[-1]]
+            if phases and c.squat in _rows(phases[-1]) and [cl.row for cl in found] == [c.stay]:
+                phases[-1] = _consistent(ctx, [*phases[-1], *found])  # "squat, then stand up"
             else:
                 phases.append(found)
     if len(phases) > 1:
@@ -72,12 +71,14 @@ def _rows(clauses: Sequence[Clause]) -> set[object]:
 
 def _goes(scene: Scene, clause: Clause) -> bool:
     """Return whether a body may leave its place for a clause."""
-    to_object = clause.row is c.near and not all(map(scene.own, clause.measure.parts))
+    to_object = clause.row in (c.near, c.over) and not all(map(scene.own, clause.measure.parts))
     return to_object or clause.measure.changes in ("place", "heading") or clause.row in (c.jump, c.shifted)
 
 
-def _returning(clause: Clause) -> Clause:
-    return clause.but(returns=True) if clause.row is c.squat else clause
+def _climbs(scene: Scene, clause: Clause) -> bool:
+    """Return whether a clause changes the height of the body, so that to hover comes after it."""
+    vertical = clause.row is c.travel and abs(float(np.dot(clause["way"], scene.of.up))) > 0.7
+    return vertical or clause.row in (c.risen, c.at_height)
 
 
 def _with_amounts(phase: list[Clause]) -> list[Clause]:
@@ -102,7 +103,7 @@ def _paces(ctx: Context, phase: list[Clause]) -> list[Clause]:
 
 
 def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
-    """Return the clauses of a phase; as several where something is picked up and put down, or in "a, b, then c"."""
+    """Return the clauses of a phase; several for "pick it up and put it", "climb and hover", "a, b, then c"."""
     done, group = list[list[Clause]](), list[Clause]()
 
     def next_one() -> list[Clause]:
@@ -115,12 +116,14 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
             group = group if last else next_one()
             continue
         picked = ctx.verb == "pick up" and group
+        if child.children[0] == "hover" != ctx.verb and any(_climbs(ctx.scene, clause) for clause in group):
+            group = next_one()
         ctx.begins = not group
         made = _clause(ctx, child)
         if ctx.stops == "stop" and c.travel in _rows(group) and c.stay in _rows(made):  # it travels, then stops
             ctx.stops, picked = "", True
         elif picked:
-            picked = any(clause.row is c.near and clause["must"] for clause in made)
+            picked = any(clause.row is c.over or (clause.row is c.near and clause["must"]) for clause in made)
         group = next_one() if picked else group
         if _excluded(group) & _metrics(made) or _excluded(made) & _metrics(group):
             raise NotRead(str(ctx.verb), "is both asked for and excluded")
@@ -141,35 +144,25 @@ def _excluded(clauses: Sequence[Clause]) -> set[tuple[str, int]]:
 
 def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
     """Return the clauses of a phase, if they can hold together. Raises NotRead."""
-    for metrics in _ONE_OF:
-        found = [clause for clause in phase if clause.measure.metric in metrics]
-        if len(found) > 1:
-            word = c.side(found[1]["sign"]) if found[1].row is c.turn else found[1]["word"]
-            why = f"contradicts {found[0].measure.text!r} at the same time; say which is first, with 'then'"
-            raise NotRead(word, why)
     asked = dict[str, Clause]()
     for clause in (clause for clause in phase if clause.measure.goal != Goal() and clause.row is not c.gripped):
-        if asked.setdefault(clause.measure.metric, clause) != clause:
-            both = f"{asked[clause.measure.metric].measure.text!r} and {clause.measure.text!r}"
-            why = f"asks for {both} at the same time; say which is first, with 'then'"
-            raise NotRead(str(ctx.verb), why, len(ctx.text))
+        before = asked.setdefault(_sets(clause), clause)
+        if before is not clause and (before != clause or clause.row in _ONCE):
+            word = clause["word"] if clause.row in _SAYS_WORD else str(ctx.verb)
+            word = c.side(clause["sign"]) if clause.row is c.turn else word
+            word = clause["part"].words if clause.row is c.raised else word
+            why = f"contradicts {before.measure.text!r} at the same time; say which is first, with 'then'"
+            raise NotRead(word, why, len(ctx.text))
     kept = {clause["thing"] for clause in phase if clause.row is c.untouched}
     if any(clause.row is c.near and clause["other"] in kept for clause in phase):
         raise NotRead(str(ctx.verb), "is both asked for and excluded")
+    if c.squat in _rows(phase) and c.stay in _rows(phase):
+        phase = [cl.but(returns=True) if cl.row is c.squat else cl for cl in phase if cl.row is not c.stay]
     if c.travel in _rows(phase):
         if ctx.stops:
             why = "contradicts a travel at the same time; say which is first, with 'then'"
             raise NotRead(ctx.stops, why)
         phase = [clause for clause in phase if clause.row is not c.stay]
-    leans = [(clause["part"], clause["word"]) for clause in phase if clause.row is c.leaned]
-    for i, (part, word) in enumerate(leans):
-        if (part, _OPPOSITE[word]) in leans[:i]:
-            raise NotRead(word, f"contradicts {_OPPOSITE[word]!r} at the same time; say which is first, with 'then'")
-    ups = {(clause["part"], clause["sign"]) for clause in phase if clause.row is c.raised}
-    if both := [part for part, sign in ups if (part, -sign) in ups]:
-        raise NotRead(both[0].words, "cannot go up and down at once")
-    if c.squat in _rows(phase) and c.stay in _rows(phase):
-        phase = [_returning(clause) for clause in phase if clause.row is not c.stay]
     if c.steps in _rows(phase):  # "lifting the knees high" is how it steps
         lifted = [cl for cl in phase if cl.row is c.raised and cl["part"].words.split()[-1] in _OF_LEGS]
         high = {"high": _HIGH} if lifted else {}
@@ -178,6 +171,12 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
         phase = [cl.but(hand=None, thing=None, within=0.0) if cl.row is c.gripped else cl for cl in phase]
     alone = _rows(phase) == {c.bent}
     return [cl.but(still=cl["still"] and alone) if cl.row is c.bent else cl for cl in phase]
+
+
+def _sets(clause: Clause) -> str:
+    """Return the name of what a clause sets: that of its measure, or of the opposite one."""
+    metric = _SETS.get(clause.measure.metric, clause.measure.metric)
+    return next((metric.replace(end, other) for end, other in _OPPOSITE.items() if end in metric), metric)
 
 
 def _placed(ctx: Context, phase: list[Clause]) -> list[Clause]:

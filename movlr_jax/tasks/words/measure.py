@@ -177,13 +177,28 @@ class Measure:
             return float(held[np.abs(held - 0.5 * (low + high)).argmax()])
         return float(held.min() if np.isinf(high) else held.max())
 
+    def so_far(self, curve: np.ndarray) -> np.ndarray:
+        """Return the value that counts if the phase ends at each step of a curve [T]."""
+        if self.counts == "largest" or (self.counts == "worst" and np.isfinite(self.goal.high)):
+            return np.maximum.accumulate(curve)
+        if self.counts in ("worst", "least"):
+            return np.minimum.accumulate(curve)
+        peak = np.maximum.accumulate(curve)
+        return np.minimum(peak, peak - curve) if self.counts == "returned" else curve
+
     def satisfied(self, curve: np.ndarray) -> np.ndarray:
         """Return at which steps of a curve [T] it is satisfied, so that the next phase may begin."""
-        if self.counts == "largest" or (self.counts == "worst" and np.isfinite(self.goal.high)):
-            curve = np.maximum.accumulate(curve)
-        elif self.counts in ("worst", "least"):
-            curve = np.minimum.accumulate(curve)
+        curve = self.so_far(curve)
         return (self.goal.low <= curve) & (curve <= self.goal.high)
+
+    def rest(self, curve: np.ndarray) -> np.ndarray:
+        """Return how far it is from the middle of its goal, or how little beyond its bound, in tolerances [T]."""
+        low, high, curve = self.goal.low, self.goal.high, self.so_far(curve)
+        if self.metric == "lasted_s" or self.counts == "worst" or (np.isinf(low) and np.isinf(high)):
+            return np.zeros(len(curve))
+        if np.isfinite(low) and np.isfinite(high):
+            return np.abs(curve - 0.5 * (low + high)) / (0.5 * (high - low))
+        return (curve if np.isinf(low) else -curve) / self.goal.scale
 
     def asked(self, value: float, between: str = "{}: {} (asked {})") -> str:
         """Return what was asked and measured, in words."""

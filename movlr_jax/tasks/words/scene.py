@@ -18,7 +18,7 @@ from movlr_jax.models.from_path import above
 from movlr_jax.models.names import PLACES, SIDES, part_of, words_of
 from movlr_jax.tasks.words.hands import DIGITS, HANDS, Digit, Hand, fingers_of, hands_of, names_of
 from movlr_jax.tasks.words.measure import Subject, Vector
-from movlr_jax.tasks.words.parts import NAMED, Between, Part, Parts
+from movlr_jax.tasks.words.parts import JOINTS, NAMED, Between, Part, Parts
 
 _LOW = 0.1  # m, a body whose centre of mass starts lower is not expected to stay upright, unless the words say so
 _LYING = 0.3  # height of the root, as a share of the body's length, below which a body lies
@@ -29,6 +29,7 @@ _LONG = 0.03  # m, a shorter segment has no direction
 _MIDDLE = 0.01  # m, from the middle of the body: a part there is on no side
 TOUCH = 0.03  # m between the surfaces of two bodies that touch
 _HANDS = ("hand", "palm", "gripper", "fingertip", "tip", "tool", "effector", "fist", "end")
+_FEET = ("foot", "feet", "paw")
 _FINGERS = ("finger", "thumb", "index", "middle", "ring", "little", "jaw", "gripper", "tip", "pad")
 HINGE = mujoco.mjtJoint.mjJNT_HINGE
 _ABOUT = 0.7  # cosine of the angle between the axis of a joint and that of a turn
@@ -249,16 +250,41 @@ class Scene:
         """Whether a part cannot move."""
         return bool(self.model.body_weldid[self.body_of(part)] == 0)
 
-    def size(self, part: Part, along: np.ndarray | None = None) -> float:
-        """Return half the extent in m of a part, the smallest or that along a direction [3]; 0 of a point."""
-        if part.offset is None or isinstance(part, Between):
-            return 0.0
-        model, sizes = self.model, []
-        for g in np.flatnonzero(model.geom_bodyid == self.body_of(part)):
-            half = np.abs(model.geom_aabb[g, 3:])
-            turn = self.data.geom_xmat[g].reshape(3, 3)
-            sizes.append(float(half.min()) if along is None else float(np.abs(along @ turn) @ half))
-        return max(sizes, default=0.0)
+    def _geoms(self, part: Part) -> np.ndarray:
+        """Return the shapes of a part; none of a point."""
+        point = part.offset is None or isinstance(part, Between)
+        return np.flatnonzero((self.model.geom_bodyid == self.body_of(part)) & (not point))
+
+    def size(self, part: Part) -> float:
+        """Return the smallest half of the extent in m of a part; 0 of a point."""
+        return float(self.model.geom_aabb[self._geoms(part), 3:].min(axis=1).max(initial=0.0))
+
+    def extends(self, part: Part, way: np.ndarray) -> float:
+        """Return how far in m the shapes of a part reach from its point along a direction [3] at the start."""
+        data, at, found = self.data, part.now(self.data), [0.0]
+        for g in self._geoms(part):
+            turn, box = data.geom_xmat[g].reshape(3, 3), self.model.geom_aabb[g]
+            found.append(float((data.geom_xpos[g] + turn @ box[:3] - at) @ way + np.abs(way @ turn) @ box[3:]))
+        return max(found)
+
+    def over(
+        self, part: Part, other: Part, sign: int, gaps: Sequence[float], slack: float
+    ) -> tuple[Vector, Vector, Vector]:
+        """Return the middle, least and greatest [3] m from another part to one above it (sign 1) or below it (-1).
+
+        gaps: the least and greatest between their surfaces, m. Their centres are at most `slack` m outside of the
+        shapes of the other one, seen from above.
+        """
+        up = np.asarray(self.of.up)
+        vertical = sign * up
+        apart = self.extends(other, vertical) + (self.size(part) if self.own(part) else self.extends(part, -vertical))
+        ends = [vertical * (apart + gap) for gap in gaps]
+        low, high = np.min(ends, axis=0), np.max(ends, axis=0)
+        flat = self._geoms(other)[self.model.geom_type[self._geoms(other)] != mujoco.mjtGeom.mjGEOM_SPHERE]
+        for axis in np.eye(3)[np.abs(up) < _MIDDLE] if len(flat) else []:
+            high = high + axis * max(self.extends(other, axis) - slack, 0.0)
+            low = low - axis * max(self.extends(other, -axis) - slack, 0.0)
+        return floats(ends[0]), floats(low), floats(high)
 
     @cached_property
     def surface(self) -> tuple[tuple[str, tuple[Vector, ...]], ...]:
@@ -276,14 +302,22 @@ class Scene:
                 found[name] = found.get(name, ()) + tuple(floats([*centre, radius]) for centre in centres)
         return tuple(found.items())
 
-    def hand_surface(self, hand: Part) -> tuple[tuple[str, tuple[Vector, ...]], ...]:
-        """Return the surface of a hand with the fingers or jaws that hang on it; none of another part."""
-        model, body = self.model, self.body_of(hand)
-        mine = [of for of in self.fingered if of.palm == model.body_weldid[body]]
-        if not mine or not {hand.words.split()[-1]} & {*_HANDS, *HANDS} or hand.place in self.fingers():
+    def surface_of(self, part: Part) -> tuple[tuple[str, tuple[Vector, ...]], ...]:
+        """Return the surface of a body, or of a hand with its fingers or jaws; none of a point or a joint."""
+        model, body, word = self.model, self.body_of(part), part.words.split()[-1]
+        palms = [of for of in self.fingered if of.palm == model.body_weldid[body]]
+        if palms and word in (*_HANDS, *HANDS) and part.place not in self.fingers():
+            tops = {body, *(digit.bodies[0] for of in palms for digit in of.digits)}
+        elif part.offset is None or word in JOINTS or np.abs(part.offset - model.body_ipos[body]).max() > _MIDDLE:
             return ()
-        tops = {body, *(digit.bodies[0] for of in mine for digit in of.digits)}
-        return tuple((name, balls) for name, balls in self.surface if tops & {*above(model, model.body(name).id)})
+        else:
+            tops = {body, *(np.flatnonzero(model.body_parentid == body) if word in _FEET else ())}  # with its toes
+        fingers = tops if palms else set[int]()
+        return tuple(
+            (name, balls)
+            for name, balls in self.surface
+            if model.body(name).id in tops or fingers & {*above(model, model.body(name).id)}
+        )
 
     def extent(self, thing: Part) -> tuple[Vector, float]:
         """Return half the size [3] m of a thing with one shape, a box, or the radius in m of a ball or a point."""

@@ -72,9 +72,6 @@ class Sentence:
     def clauses(self) -> list[Clause]:
         return [clause for phase in self.phases for clause in phase]
 
-    def _measures(self) -> list[list[Measure]]:
-        return [[clause.measure for clause in phase] for phase in self.phases]
-
     def named(self) -> Iterator[tuple[int, str, Measure]]:
         """Yield the phase of each clause, the name of its measure and the measure."""
         for i, phase in enumerate(self.phases):
@@ -116,7 +113,7 @@ class Sentence:
 
     def text(self) -> str:
         """Return the reading in one line."""
-        phases = (", ".join(measure.text for measure in measures) for measures in self._measures())
+        phases = (", ".join(clause.measure.text for clause in phase) for phase in self.phases)
         return ", ".join([", then ".join(phases) or "stand still", *["upright"] * self.balance])
 
     def table(self) -> list[tuple[str, str, str, str]]:
@@ -127,7 +124,8 @@ class Sentence:
 
     def success(self) -> str:
         """Return what counts as a success, in words."""
-        said = ["; ".join(f"{m.text} ({m.goal.text(m.metric)})" for m in measures) for measures in self._measures()]
+        measures = ([clause.measure for clause in phase] for phase in self.phases)
+        said = ["; ".join(f"{m.text} ({m.goal.text(m.metric)})" for m in of) for of in measures]
         return "; then ".join(said) + "; upright" * self.balance
 
     # An episode.
@@ -143,18 +141,18 @@ class Sentence:
         fell = fell or bool(stood.get("fell"))
         moments, begin = _moments(read), 0
         for i, phase in enumerate(self.phases):
-            measures = [clause.measure for clause in phase]
-            curves = [_curve(m, moments[begin : last + 1], time[begin : last + 1]) for m in measures]
-            end, reached = last, False
+            measures, now = [clause.measure for clause in phase], time[begin : last + 1]
+            curves = [_curve(m, moments[begin : last + 1], now) for m in measures]
+            first, end, reached = 0, len(now) - 1, False
+            if c.lasts in {clause.row for clause in phase}:
+                first, end = _hold(measures, curves, now)
             if i < len(self.phases) - 1:
-                ok = np.all([m.satisfied(curve) for m, curve in zip(measures, curves, strict=True)], axis=0)
-                reached = bool(ok.any())
-                end = begin + int(np.argmax(ok)) if reached else last
-            of_phase = slice(begin, end + 1)
+                reached, end = _done(measures, curves, now)
             for m, curve in zip(measures, curves, strict=True):
-                curve = curve[: end - begin + 1]
-                value = float(curve[-1]) if reached else _value(m, curve, time[of_phase], fell)
+                held = slice(first if m.counts == "held" else 0, end + 1)
+                value = float(m.so_far(curve)[end]) if reached else _value(m, curve[held], now[held], fell)
                 metrics[f"{_NUMBERS[i]}{m.metric}"] = value
+            end += begin
             if i == 0 and "progress_m_s" in metrics:
                 metrics["distance_m"] = metrics["progress_m_s"] * float(time[end] - time[0])
                 metrics["progress_m_s"] *= _share(time, end) if fell else 1.0
@@ -285,6 +283,35 @@ def _curve(measure: Measure, moments: Sequence[Moment], time: np.ndarray) -> np.
     states = (Moment(m._layout, m._step, moments[0]) for m in moments)
     values = [float(eval(expression, {"jnp": np, "state": state})) for state in states]
     return measure.curve(np.array(values), time)
+
+
+def _hold(measures: Sequence[Measure], curves: list[np.ndarray], time: np.ndarray) -> tuple[int, int]:
+    """Return the first and last step of the longest time in which what should be held is so; write it to its curve.
+
+    All of the phase if nothing of it is held, or nothing ever so.
+    """
+    of = [m.satisfied(curve) for m, curve in zip(measures, curves, strict=True) if m.counts in ("held", "worst")]
+    held, steps = np.all(of, axis=0) if of else np.ones(len(time), bool), np.arange(len(time))
+    first = np.minimum(np.maximum.accumulate(np.where(held, -1, steps)) + 1, steps)  # step after the last break
+    (at,) = (i for i, m in enumerate(measures) if m.metric == "lasted_s")
+    curves[at] = np.where(held, time - time[first], 0.0)
+    end = int(curves[at].argmax())
+    return (int(first[end]), end) if held.any() else (0, len(time) - 1)
+
+
+def _done(measures: Sequence[Measure], curves: Sequence[np.ndarray], time: np.ndarray) -> tuple[bool, int]:
+    """Return whether a phase is done, and the step at which it is, or the last one.
+
+    It goes on after its first success while it gets nearer to what is asked, or farther than needed, by more than the
+    tolerance per second: what is left of it does not count in the next phase.
+    """
+    ok = np.all([m.satisfied(curve) for m, curve in zip(measures, curves, strict=True)], axis=0)
+    if not ok.any():
+        return False, len(time) - 1
+    end, rest = int(np.argmax(ok)), np.sum([m.rest(curve) for m, curve in zip(measures, curves, strict=True)], axis=0)
+    while end < len(time) - 1 and ok[end + 1] and rest[end] - rest[end + 1] > time[end + 1] - time[end]:
+        end += 1
+    return True, end
 
 
 def _value(measure: Measure, curve: np.ndarray, time: np.ndarray, fell: bool) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import lark
 import numpy as np
 
 from movlr_jax._util.quantities import quantity
@@ -14,7 +13,7 @@ from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.hands import Fingers
 from movlr_jax.tasks.words.parts import JOINTS, Part
-from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, Tree, span
+from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase
 from movlr_jax.tasks.words.scene import floats
 
 UPRIGHT = ("upright", "vertical", "vertically", "balanced")
@@ -25,27 +24,13 @@ BENT, STRAIGHT = ("bent", "flexed"), ("straight", "straightened", "stiff", "lock
 _OPEN, _CLOSED = ("open", *STRAIGHT), ("closed", *BENT)  # of fingers
 _ASIDE = ("sideways", "to side", "aside")
 _ARMS, _RISES = ("arm", "hand", "palm", "forearm"), 0.2  # share of the way to straight up by which they are raised
-_ON = 0.05  # m, distance from its place at which an object lies on another one
+_ON = 0.05  # m, distance from its place at which an object lies on another one, or is above it
+_FAR = 1e3  # m above a thing, which is no bound
 FORMS = {"forwards": "forward", "ahead": "forward", "backwards": "backward", "back": "backward"}
 _STEMS = {"backward": "back", "upward": "up", "downward": "down"}
 
 
-def posture(ctx: Context, tree: Tree) -> list[Clause]:
-    """Return the clauses of "with straight knees"."""
-    nouns, state = sorted(tree.children, key=lambda child: child.data != "nouns")
-    word, before = ctx.span(state), ctx.last
-    word = GROUND.get(word.split()[0], word) if state.data == "extent" else word
-    if tree.children[0] is state and ctx.verb is not None and ctx.verb.type in ("TOUCH", "PUSH", "KICK"):
-        raise NotRead(word, f"says nothing that is understood of {ctx.verb!s}", span(state, ctx.text)[1])
-    phrase = Phrase(ctx.text, word, [lark.Tree("thing", [nouns]), state])
-    if (made := fingers_in_state(ctx, phrase)) or state.data == "place":
-        return made or placed(ctx, phrase, ctx.things(phrase))
-    parts = ctx.nouns(nouns, hinge=word in (*BENT, *STRAIGHT))
-    ctx.last = before or parts
-    return in_state(ctx, parts, word, span(tree, ctx.text)[1])
-
-
-def in_state(ctx: Context, parts: Sequence[Part], word: str, at: int = 0) -> list[Clause]:
+def in_state(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
     """Return that parts are in a state: raised, bent, upright, level, sideways, forward."""
     if word in UPRIGHT:
         return upright(ctx, parts)
@@ -64,7 +49,7 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str, at: int = 0) -> lis
         return [raised(ctx, part, 1 if word in _HIGH else -1) for part in free]
     if word in _ASIDE:
         return [pointed(ctx, part, scene.aside(part), "sideways") for part in free]
-    return points(ctx, parts, word, at)
+    return points(ctx, parts, word)
 
 
 def fingers_in_state(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -81,12 +66,12 @@ def closed(ctx: Context, of: Fingers, opens: bool = False) -> Clause:
     return ctx.clause(c.closed, words=of.words, joints=replace(of, digits=digits).joints, opens=opens)
 
 
-def points(ctx: Context, parts: Sequence[Part], word: str, at: int = 0) -> list[Clause]:
+def points(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
     """Return that parts point in a direction."""
     word = FORMS.get(word, word)
     way = _STEMS.get(word, word)
     if way not in WAYS:
-        raise NotRead(word, "is no direction of a part", at)
+        raise NotRead(word, "is no direction of a part")
     return [pointed(ctx, part, ctx.along(way), word) for part in free_of(ctx, parts)]
 
 
@@ -210,19 +195,30 @@ def placed(ctx: Context, phrase: Phrase, parts: Sequence[Part]) -> list[Clause]:
         return []
     prep, scene = slot.children[0], ctx.scene
     pairs = paired(parts, [place for _, place in places])
-    if prep.type in ("TO", "ON", "LEVEL"):
-        if prep.type != "LEVEL" and len(slot.children) < 3:
-            return [near(ctx, part, place) for part, place in pairs]
+    if prep.type == "LEVEL" or len(slot.children) > 2:
         return [ctx.clause(c.above, part=part, other=place, amount=0.0) for part, place in pairs]
+    if prep.type in ("TO", "ON"):
+        on = prep.startswith("on")
+        return [
+            over(ctx, part, place) if on and not scene.own(part) and not scene.own(place) else near(ctx, part, place)
+            for part, place in pairs
+        ]
     sign, amount, up = 1 if prep.type == "ABOVE" else -1, phrase.number("distance"), np.asarray(scene.of.up)
-    if all(scene.own(place) for _, place in places):
-        half = {place: 0.0 if place.words.split()[-1] in JOINTS else scene.size(place, up) for _, place in places}
-        given = {"sign": sign, "amount": amount}
-        return [ctx.clause(c.above, part=part, other=at, least=round(half[at], 3), **given) for part, at in pairs]
-    if amount is None:
-        raise phrase.unread(slot, f"does not say how far, as in 10 cm {prep} the {places[0][1].words}")
-    word = f"{quantity(amount, 'm_m')} {prep}"
-    return [near(ctx, part, place).but(within=_ON, above=sign * amount, word=word) for part, place in pairs]
+    if not all(scene.own(place) for _, place in places):
+        return [over(ctx, part, place, sign, amount) for part, place in pairs]
+    least = {place: 0.0 if place.words.split()[-1] in JOINTS else scene.extends(place, up) for _, place in places}
+    given = {"sign": sign, "amount": amount}
+    return [ctx.clause(c.above, part=part, other=at, least=round(least[at], 3), **given) for part, at in pairs]
+
+
+def over(ctx: Context, part: Part, other: Part, sign: int = 1, amount: float | None = 0.0) -> Clause:
+    """Return that a part is on another one, or above or below it: by an amount in m, or by some at least."""
+    gaps = (2 * c.LENGTH, _FAR) if amount is None else (amount, amount)
+    at, low, high = ctx.scene.over(part, other, sign, gaps, slack=_ON)
+    word = "below" if sign < 0 else "on" if amount == 0.0 else "above"
+    within = min(_ON, 0.5 * amount) if amount else _ON
+    given = {"at": at, "low": low, "high": high, "within": within, "gap": amount, "word": word}
+    return ctx.clause(c.over, part=part, other=other, **given)
 
 
 def paired(parts: Sequence[Part], others: Sequence[Part]) -> list[tuple[Part, Part]]:
@@ -237,6 +233,6 @@ def paired(parts: Sequence[Part], others: Sequence[Part]) -> list[tuple[Part, Pa
     return pairs
 
 
-def near(ctx: Context, part: Part, other: Part, must: bool = True) -> Clause:
+def near(ctx: Context, part: Part, other: Part) -> Clause:
     """Return that a part touches another one."""
-    return ctx.clause(c.near, part=part, other=other, within=ctx.scene.touching(part, other), must=must)
+    return ctx.clause(c.near, part=part, other=other, within=ctx.scene.touching(part, other))

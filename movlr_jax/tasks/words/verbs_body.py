@@ -29,6 +29,7 @@ _PACES = {
     **dict.fromkeys(("crawl", "roll", "slide", "swim", "slither", "creep", "wriggle", "fly", "glide"), "low"),
 }
 _ON_GROUND = ("crawl", "roll", "slide", "swim", "slither", "creep", "wriggle")  # to be low is no fall
+_GAITS = (*_ON_GROUND, "trot", "amble", "skip", "gallop", "bound", "canter")  # they say more than a speed
 _TEMPO = {"fast": 1.5, "quickly": 1.5, "slowly": 0.5, "slow": 0.5}
 _PART_TURNS = {"half": np.pi, "around": np.pi, "round": np.pi, "quarter": np.pi / 2, "full": 2 * np.pi,
                "whole": 2 * np.pi}  # fmt: skip
@@ -57,12 +58,13 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise phrase.no("names a place and a distance")
     if kind == "SIDEWAYS" and not ({*ways} and {*ways} <= {"left", "right"}):
         raise phrase.unread(path, "does not say to which side; say left or right")
+    gait = phrase.verb if phrase.verb in _GAITS else ""
     speed, exact = float(f"{speed:.2g}"), given is not None
     if kind == "CIRCLE":
         sides = [way for way in ways if way not in ("forward", "back")]
         sign = _side(phrase, sides) or 1
         way = floats(ctx.scene.around[0] * (-1 if "back" in ways else 1))
-        given = {"speed": speed, "exact": exact, "distance": distance, "tempo": tempo}
+        given = {"speed": speed, "exact": exact, "distance": distance, "tempo": tempo, "gait": gait}
         circle = ctx.clause(c.travel, way=way, word="in a circle", turns=True, **given)
         return [circle, *_turning(ctx, phrase, sign, 2 * np.pi)]
     word, direction, far = _direction(ctx, phrase, ways, kind == "DIAGONALLY")
@@ -75,7 +77,7 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise phrase.unread(extent)
     if extent and (exact or far or distance):
         raise phrase.unread(extent, "contradicts an amount or a place")
-    pace = {"speed": speed, "exact": exact, "tempo": tempo, "fastest": extent is not None}
+    pace = {"speed": speed, "exact": exact, "tempo": tempo, "gait": gait, "fastest": extent is not None}
     return [ctx.clause(c.travel, way=way, word=word, distance=far or distance, **pace)]
 
 
@@ -148,8 +150,8 @@ def _turning(ctx: Context, phrase: Phrase, sign: int, angle: float | None) -> li
 def _turn(ctx: Context, phrase: Phrase) -> list[Clause]:
     if phrase.has("thing") and phrase.verb != "make":
         return turn_things(ctx, phrase)
-    if place := ctx.place(phrase, "TO"):
-        return _facing(ctx, phrase, [place[1]])
+    if (place := phrase.has("place")) and place.children[0].type == "TO":
+        return _face(ctx, phrase)
     here = _here(ctx, phrase)
     if (axis := phrase.one("axis")) and str(axis.children[-1])[0] not in "vz":
         raise phrase.unread(axis)
@@ -186,29 +188,23 @@ def _side(phrase: Phrase, ways: Sequence[str]) -> int:
     return signs.pop() if signs else 0
 
 
-def _facing(ctx: Context, phrase: Phrase, parts: Sequence[Part]) -> list[Clause]:
-    if len(parts) > 1:
-        raise NotRead(parts[1].words, "cannot be faced at the same time")
-    part = parts[0]
-    return _faces(ctx, phrase, ctx.scene.yaw(_towards(ctx, part)[0]), part.words)
-
-
-def _faces(ctx: Context, phrase: Phrase, angle: float, word: str) -> list[Clause]:
+def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
+    places = ctx.things(phrase) or [part for _, part in ctx.places(phrase, "TO", "ON")]
+    if len(places) > 1:
+        raise NotRead(places[1].words, "cannot be faced at the same time")
+    if places:
+        angle, word = ctx.scene.yaw(_towards(ctx, places[0])[0]), places[0].words
+    else:
+        ways = phrase.ways()
+        if len(ways) != 1 or ways[0] not in _HEADINGS:
+            raise phrase.no("needs one direction or place")
+        angle, word = _HEADINGS[ways[0]], ways[0]
+        if angle and ctx.yaw is None:
+            raise NotRead(word, "is not known after a turn without an angle", len(ctx.text))
+        angle += (ctx.yaw or 0.0) if angle else 0.0
     if angle:
         _turning(ctx, phrase, 1, None)
     return [ctx.clause(c.face, angle=angle, word=word)]
-
-
-def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
-    if things := ctx.things(phrase) or [part for _, part in ctx.places(phrase, "TO", "ON")]:
-        return _facing(ctx, phrase, things)
-    ways = phrase.ways()
-    if len(ways) != 1 or ways[0] not in _HEADINGS:
-        raise phrase.no("needs one direction or place")
-    angle, word = _HEADINGS[ways[0]], ways[0]
-    if angle and ctx.yaw is None:
-        raise NotRead(word, "is not known after a turn without an angle", len(ctx.text))
-    return _faces(ctx, phrase, angle + (ctx.yaw or 0.0) if angle else 0.0, word)
 
 
 def _jump(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -289,26 +285,18 @@ def _stay(ctx: Context, phrase: Phrase) -> list[Clause]:
     return [ctx.clause(c.stay)]
 
 
-def _rise(ctx: Context, phrase: Phrase) -> list[Clause]:
-    phrase.only("up", "goes up; say walk or fly for other directions")
+def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
+    way = "up" if sign > 0 else "down"
+    phrase.only(way, f"goes {way}; say walk or fly for other directions")
+    ctx.lowest = 0.0 if sign < 0 else ctx.lowest
     ctx.must_rise(phrase, "rise")
     if phrase.has("height"):
         return _height(ctx, phrase)
     amount = phrase.number("distance")
     if phrase.verb == "rise" and amount is None:
         return _get_up(ctx) if ctx.lies else [ctx.clause(c.stay)]
-    if ctx.lies:
+    if ctx.lies and sign > 0:
         ctx.balance = ctx.low = False
-    return _higher(ctx, phrase, 1, amount)
-
-
-def _descend(ctx: Context, phrase: Phrase) -> list[Clause]:
-    phrase.only("down", "goes down; say walk or fly for other directions")
-    ctx.lowest = 0.0
-    return _height(ctx, phrase) if phrase.has("height") else _higher(ctx, phrase, -1, phrase.number("distance"))
-
-
-def _higher(ctx: Context, phrase: Phrase, sign: int, amount: float | None) -> list[Clause]:
     ctx.risen = None if amount is None or ctx.risen is None else ctx.risen + sign * amount
     return [ctx.clause(c.risen, sign=sign, amount=amount, word=phrase.verb)]
 
@@ -395,6 +383,7 @@ def _keep(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 BODY_VERBS = {
     "TRAVEL": _travel, "STEP": _step, "TURN": _turn, "FACE": _face, "JUMP": _jump, "STAND": _stand, "STAY": _stay,
-    "RISE": _rise, "DESCEND": _descend, "HOVER": _hover, "SQUAT": _squat, "LIE": _lie, "KNEEL": _kneel, "SIT": _sit,
+    "RISE": _rise, "DESCEND": lambda ctx, phrase: _rise(ctx, phrase, -1), "HOVER": _hover,
+    "SQUAT": _squat, "LIE": _lie, "KNEEL": _kneel, "SIT": _sit,
     "FALL": _fall, "MOVE": _move, "KEEP": _keep,
 }  # fmt: skip

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
 
 from movlr_jax.errors import UserError
 from movlr_jax.tasks.words import clauses as c
@@ -17,7 +14,6 @@ from movlr_jax.tasks.words.states import FORMS, free_of, joint, near, paired, pl
 
 _MOVES_JOINTS = ("move", "bring", "carry", "pull", "drag")
 _PUTS = ("put", "place", "set")
-_ON = 0.05  # m, distance from its place at which an object lies on another one
 _AWAY = 0.05  # m between the surfaces of a hand and what it has released
 _IN_JAWS = 0.5  # share of the distance at which a thing touches a gripper, at which it is between its jaws
 
@@ -32,19 +28,17 @@ def approach(
     fingers = ctx.scene.fingers() if grips else ()
     hands = [ctx.scene.grip(hand) for hand in hands] if fingers else hands
     at = [
-        near(ctx, hand, thing, must or once).but(once=once)
+        (_touches if once else near)(ctx, hand, thing).but(must=must or once, once=once)
         for thing in things for hand in hands if hand.place != thing.place
     ]  # fmt: skip
     if not fingers:
         return at
-    held = at[0] if len(at) == 1 else None
-    return [*at, ctx.clause(c.gripped, fingers=fingers, must=must, **_held(held) if held else {})]
-
-
-def _held(approach: Clause) -> dict[str, Any]:
-    """Return the hand, the thing, and the distance in m at which it is in the grip of the hand."""
-    share = _IN_JAWS if isinstance(approach["part"], Between) else 1.0
-    return {"hand": approach["part"], "thing": approach["other"], "within": round(share * approach["within"], 4)}
+    held = {}
+    if len(at) == 1:  # where the fingers should close
+        hand, thing, within = (at[0][name] for name in ("part", "other", "within"))
+        share = _IN_JAWS if isinstance(hand, Between) else 1.0
+        held = {"hand": hand, "thing": thing, "within": round(share * within, 4)}
+    return [*at, ctx.clause(c.gripped, fingers=fingers, must=must, **held)]
 
 
 def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -66,8 +60,8 @@ def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 
 def _touches(ctx: Context, part: Part, thing: Part) -> Clause:
-    """Return that a part touches a thing; a hand, or what hangs on it, by their shapes, if they are known."""
-    clause, surface = near(ctx, part, thing), ctx.scene.hand_surface(part)
+    """Return that a part touches a thing, by their surfaces if they are known."""
+    clause, surface = near(ctx, part, thing), ctx.scene.surface_of(part)
     try:
         shapes = surface, *ctx.scene.extent(thing)
     except UserError:
@@ -86,7 +80,7 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     objects = not any(map(ctx.scene.own, things))
     if phrase.has("place"):
         ways, data = phrase.ways(), ctx.scene.data
-        there = _moved_to(ctx, phrase, things) if objects else placed(ctx, phrase, free_of(ctx, things, verb))
+        there = moved_to(ctx, phrase, things) if objects else placed(ctx, phrase, free_of(ctx, things, verb))
         for clause in (clause for clause in there if dict(clause.given).get("other") and ways):
             apart = clause["other"].now(data) - clause["part"].now(data)
             if any(ctx.along(way) @ apart <= 0 for way in ways if way in WAYS):
@@ -110,29 +104,23 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     return [*made, *(ctx.clause(c.shifted, part=part, way=way, amount=distance, word=moves) for part in things)]
 
 
-def _moved_to(ctx: Context, phrase: Phrase, things: Sequence[Part]) -> list[Clause]:
+def moved_to(ctx: Context, phrase: Phrase, things: Sequence[Part]) -> list[Clause]:
     """Return that objects are at a place, on it, above or below it."""
     made = approach(ctx, phrase, things, grips=phrase.verb not in ("push", "shove"))
-    on, scene, up = str(phrase.left[0].children[0]).startswith(("on", "at")), ctx.scene, np.asarray(ctx.scene.of.up)
     there = placed(ctx, phrase, things)
-    for i, clause in enumerate(there):
-        thing, target = clause["part"], clause["other"]
-        if target.place == thing.place:
-            raise NotRead(target.words, "is the object itself")
-        if on and clause.row is c.near and not scene.own(target):
-            above = round(scene.size(thing, up) + scene.size(target, up), 3)
-            there[i] = clause.but(within=_ON, above=above)
+    for clause in there:
+        if clause["other"].place == clause["part"].place:
+            raise NotRead(clause["other"].words, "is the object itself")
     return [*made, *there]
 
 
-def _pick(ctx: Context, phrase: Phrase) -> list[Clause]:
-    things, amount = ctx.objects(phrase, "an object"), phrase.number("distance")
-    made = approach(ctx, phrase, things, must=True)
-    return [*made, *(ctx.clause(c.raised, part=part, amount=amount) for part in things)]
-
-
 def _grasp(ctx: Context, phrase: Phrase) -> list[Clause]:
-    return approach(ctx, phrase, ctx.objects(phrase, "an object to grasp"), must=True)
+    things = ctx.objects(phrase, "an object")
+    made = approach(ctx, phrase, things, must=True)
+    if phrase.verb == "pick up":
+        amount = phrase.number("distance")
+        made += [ctx.clause(c.raised, part=part, amount=amount) for part in things]
+    return made
 
 
 def _release(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -152,13 +140,13 @@ def _kick(ctx: Context, phrase: Phrase) -> list[Clause]:
     word, distance = phrase.way(), phrase.number("distance")
     way, made = floats(ctx.along(word)) if word else None, list[Clause]()
     for thing in things:
-        made += [near(ctx, foot, ctx.movable(thing), must=named).but(once=named) for foot in feet]
+        made += [_touches(ctx, foot, ctx.movable(thing)).but(must=named, once=named) for foot in feet]
         kicked = f"is kicked {FORMS.get(word, word)}".strip()
         made.append(ctx.clause(c.shifted, part=thing, way=way, amount=distance, word=kicked))
     return made
 
 
 OBJECT_VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {
-    "TOUCH": _touch, "PUSH": move_things, "PUT": move_things, "PICK": _pick, "GRASP": _grasp, "RELEASE": _release,
+    "TOUCH": _touch, "PUSH": move_things, "PUT": move_things, "PICK": _grasp, "GRASP": _grasp, "RELEASE": _release,
     "KICK": _kick,
 }  # fmt: skip

@@ -4,33 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import lark
 import numpy as np
 
 from movlr_jax.tasks.words import clauses as c
+from movlr_jax.tasks.words import states as st
 from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.hands import fingers_of
-from movlr_jax.tasks.words.phrase import Context, NotRead, Phrase
+from movlr_jax.tasks.words.phrase import Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import HINGES, floats
-from movlr_jax.tasks.words.states import (
-    BENT,
-    FORMS,
-    GROUND,
-    STRAIGHT,
-    arranged,
-    as_high,
-    bends,
-    bent,
-    closed,
-    fingers_in_state,
-    free_of,
-    in_state,
-    joint,
-    moved,
-    placed,
-    pointed,
-    raised,
-)  # fmt: skip
-from movlr_jax.tasks.words.verbs_objects import approach
+from movlr_jax.tasks.words.verbs_objects import approach, moved_to
 
 _BOWS = ("bow", "bend over")
 _MOST_LEAN = np.deg2rad(50.0)  # of a body that should not fall
@@ -40,8 +23,8 @@ _WAVE = 0.25  # how far a part that waves swings to either side, as a share of i
 def turn_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return the clauses of joints, or of knees and elbows, that are turned."""
     if joints := ctx.joints(phrase):
-        return joint(ctx, phrase, joints)
-    return bends(ctx, ctx.things(phrase, hinge=True), phrase, 1)
+        return st.joint(ctx, phrase, joints)
+    return st.bends(ctx, ctx.things(phrase, hinge=True), phrase, 1)
 
 
 def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
@@ -50,18 +33,18 @@ def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         words = [[word for word in scene.joints[joint] if word != "joint"] for joint in joints]
         hinges = [scene.find(of) if of and of[-1] in HINGES.values() else [] for of in words]
         if not all(hinges) or phrase.negative("angle", "angle_to"):  # that is the joint's angle
-            return joint(ctx, phrase, joints, sign)
+            return st.joint(ctx, phrase, joints, sign)
         ctx.last = [part for parts in hinges for part in parts]
-        return bends(ctx, ctx.last, phrase, sign)
+        return st.bends(ctx, ctx.last, phrase, sign)
     if fingers := ctx.fingers(phrase):
         by = phrase.number("angle")
         if sign < 0 and by is None:
-            return [closed(ctx, of, opens=True) for of in fingers]
+            return [st.closed(ctx, of, opens=True) for of in fingers]
         joints = [joint for of in fingers for joint in of.joints]
-        return [moved(ctx, name, sign if b > a else -sign, by) for name, a, b in joints]
+        return [st.moved(ctx, name, sign if b > a else -sign, by) for name, a, b in joints]
     if sign > 0 and phrase.has("direction"):
         return lean(ctx, phrase)
-    return bends(ctx, ctx.things(phrase, "a joint, as in bend the knee", hinge=True), phrase, sign)
+    return st.bends(ctx, ctx.things(phrase, "a joint, as in bend the knee", hinge=True), phrase, sign)
 
 
 def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
@@ -70,35 +53,37 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     if opposite in phrase.ways(keep=True):
         raise NotRead(opposite, f"does not go with {phrase.verb!r}")
     if not any(map(ctx.scene.own, things)):
+        if phrase.has("place"):
+            return moved_to(ctx, phrase, things)
         phrase.only(way, f"goes {way}; say move for other directions")
         made = approach(ctx, phrase, things)
-    elif (state := phrase.has("state")) and str(state.children[0]) in BENT:
+    elif (state := phrase.has("state")) and str(state.children[0]) in st.BENT:
         phrase.one("state")
-        made = bent(ctx, things)
-    elif there := arranged(ctx, phrase, things, but=way):
+        made = st.bent(ctx, things)
+    elif there := st.arranged(ctx, phrase, things, but=way):
         return there
     else:
-        things = free_of(ctx, things, phrase.verb)
+        things = st.free_of(ctx, things, phrase.verb)
     amount = phrase.number("distance")
-    return [*made, *(raised(ctx, part, sign, amount) for part in things)]
+    return [*made, *(st.raised(ctx, part, sign, amount) for part in things)]
 
 
 def _point(ctx: Context, phrase: Phrase) -> list[Clause]:
     if (phrase.verb == "swing" or phrase.has("angle", "angle_to")) and (joints := ctx.joints(phrase)):
-        return joint(ctx, phrase, joints)
+        return st.joint(ctx, phrase, joints)
     if not phrase.has("direction", "place", "path"):  # "point with the index finger", "extend the thumb"
         fingers = ctx.fingers(phrase) or ctx.fingers(phrase, "tool")
         others = [of.others for of in fingers if phrase.verb == "point"]
         if fingers:
-            return [closed(ctx, of, opens=True) for of in fingers] + [closed(ctx, of) for of in others]
+            return [st.closed(ctx, of, opens=True) for of in fingers] + [st.closed(ctx, of) for of in others]
     things = ctx.things(phrase) or ctx.tools(phrase)
     if not things:
         raise phrase.no("needs the part that points")
     if phrase.verb == "point" and (place := ctx.place(phrase, "TO", "ON")):
         if blunt := [part for part in things if part.place == part.base and not any(part.offset or (1,))]:
             raise NotRead(blunt[0].words, "has no direction in which it points")
-        return [pointed(ctx, part, np.zeros(3), f"points to {place[1].words}").but(at=place[1]) for part in things]
-    if there := arranged(ctx, phrase, things):
+        return [st.pointed(ctx, part, np.zeros(3), f"points to {place[1].words}").but(at=place[1]) for part in things]
+    if there := st.arranged(ctx, phrase, things):
         return there
     raise phrase.no("needs one direction, as in point the arm forward")
 
@@ -123,29 +108,40 @@ def _wave(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return that parts or objects stay in a state, at a place, or in the hand."""
-    if made := fingers_in_state(ctx, phrase):
+    if made := st.fingers_in_state(ctx, phrase):
         return made
     if not phrase.has("state", "place", "direction", "path", "extent") and ctx.it and (joints := ctx.joints(phrase)):
         return [ctx.clause(c.never, what=ctx.clause(c.joint, name=joint)) for joint in joints] * ctx.begins
-    before, states = list(ctx.last), [str(s.children[0]) for s in phrase.left if s.data == "state"]
-    things = ctx.things(phrase, hinge=bool({*states} & {*BENT, *STRAIGHT}))
+    before, states = list(ctx.last), phrase.words("state")
+    for slot in phrase.take("extent"):
+        if (word := ctx.span(slot).split()[0]) not in st.GROUND:
+            raise phrase.unread(slot)
+        states.append(st.GROUND[word])
+    things = ctx.things(phrase, hinge=bool({*states} & {*st.BENT, *st.STRAIGHT}))
     if states and (place := phrase.has("place")):
         raise phrase.unread(place)
-    if at := placed(ctx, phrase, things):
+    if at := st.placed(ctx, phrase, things):
         return at
-    phrase.take("state", "here")
+    phrase.take("here")
     states += phrase.ways() + [ctx.span(slot) for slot in phrase.take("path")]
-    for slot in phrase.take("extent"):
-        if (word := ctx.span(slot).split()[0]) not in GROUND:
-            raise phrase.unread(slot)
-        states.append(GROUND[word])
     if not states and before == things:  # "... and hold it there"
-        return as_high(ctx, things) * ctx.begins
+        return st.as_high(ctx, things) * ctx.begins
     if states and states != ["still"]:
-        return [clause for state in states for clause in in_state(ctx, things, state)]
+        return [clause for state in states for clause in st.in_state(ctx, things, state)]
     if any(map(ctx.scene.own, things)):
         raise NotRead(things[0].words, "is held in no way that is understood; say up, level, bent, ...")
     return approach(ctx, phrase, things, must=True)
+
+
+def posture(ctx: Context, tree: Tree) -> list[Clause]:
+    """Return the clauses of "with straight knees"."""
+    nouns, state = sorted(tree.children, key=lambda child: child.data != "nouns")
+    word, before = ctx.span(state), ctx.last
+    if tree.children[0] is state and ctx.verb is not None and ctx.verb.type in ("TOUCH", "PUSH", "KICK"):
+        raise NotRead(word, f"says nothing that is understood of {ctx.verb!s}", span(state, ctx.text)[1])
+    made = keep_things(ctx, Phrase(ctx.text, word, [lark.Tree("thing", [nouns]), state]))
+    ctx.last = before or ctx.last
+    return made
 
 
 def _close(ctx: Context, phrase: Phrase, opens: bool = False) -> list[Clause]:
@@ -158,7 +154,7 @@ def _close(ctx: Context, phrase: Phrase, opens: bool = False) -> list[Clause]:
         things = ctx.things(phrase)
         why = "needs a hand with fingers" if fists else f"needs a hand or gripper, as in {phrase.verb} the hand"
         raise NotRead(things[0].words, "does not open or close") if things else phrase.no(why)
-    return [closed(ctx, of, opens) for of in fingers]
+    return [st.closed(ctx, of, opens) for of in fingers]
 
 
 def lean(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -178,12 +174,12 @@ def lean(ctx: Context, phrase: Phrase) -> list[Clause]:
         axis = np.cross(scene.of.up, toward)
         leans = scene.tilts(body, axis) or (body == scene.root and scene.goes(floats(axis), turning=True))
         if not body or not leans:
-            why = f"is not possible: no joint lets {part.words!r} tilt {FORMS.get(way, way)}"
+            why = f"is not possible: no joint lets {part.words!r} tilt {st.FORMS.get(way, way)}"
             raise NotRead(part.words if named else phrase.verb, why)
         if angle and body == scene.root and scene.stands and angle > _MOST_LEAN:
             raise phrase.no(f"by {np.rad2deg(angle):.0f} degrees is a fall of this body")
         axes = {"way": floats(toward @ scene.rot(body)), "upright": scene.vertical(part)}
-        made.append(ctx.clause(c.leaned, part=part, word=FORMS.get(way, way), angle=angle, **axes))
+        made.append(ctx.clause(c.leaned, part=part, word=st.FORMS.get(way, way), angle=angle, **axes))
     ctx.leaned = made
     return made
 
