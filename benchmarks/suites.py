@@ -8,10 +8,10 @@ are kept as soon as they are measured, and a second call goes on.
     nice python benchmarks/suites.py [--task Hopper-v5 ...] [--method feedback best_of_n] [--seeds 5] [--truth 16]
     python benchmarks/suites.py --report     # the table, from all rows so far
 
-Scores are normalised between random controls (0) and the environment's own reward under the same planner (1). Means
-over tasks and seeds are interquartile means, with 95 % intervals by a bootstrap of the seeds within tasks; the
-probability of improvement is that a search of one method beats one of another on a task drawn at random (Agarwal et
-al., arXiv 2108.13264).
+Scores are normalised between random controls (0) and the environment's own reward under the same planner (1), success
+rates by that of the hand-written reward. Means over tasks and seeds are interquartile means, with 95 % intervals by a
+bootstrap of the seeds within tasks; the probability of improvement is that a search of one method beats one of another
+on a task drawn at random (Agarwal et al., arXiv 2108.13264).
 """
 
 from __future__ import annotations
@@ -206,18 +206,16 @@ def following(params: tuple[jax.Array, jax.Array], view: Step, key: jax.Array) -
 
 
 def normalised(rows: Sequence[Mapping[str, Any]], random: Mapping[str, float]) -> dict[str, dict[str, list[float]]]:
-    """Return the mean normalised score of each search, by method and task; the success rate of one with successes."""
+    """Return the mean normalised score of each search, or its success rate, by method and task."""
     found: dict[str, dict[str, list[float]]] = {}
     for row in rows:
+        if SUITE not in row["scores"]:
+            continue
+        rated = None not in row["successes"][SUITE]
+        values, low = (row["successes"], 0.0) if rated else (row["scores"], random[row["task"]])
+        high = float(np.mean(values[SUITE]))
         for name in (row["method"], FIRST):
-            value = float(np.mean(row["scores"][name]))
-            if None not in row["successes"][name]:
-                value = float(np.mean(row["successes"][name]))
-            elif SUITE in row["scores"]:
-                low, high = random[row["task"]], float(np.mean(row["scores"][SUITE]))
-                value = (value - low) / max(abs(high - low), 1e-9)
-            else:
-                continue
+            value = (float(np.mean(values[name])) - low) / max(abs(high - low), 1e-9)
             found.setdefault(name, {}).setdefault(row["task"], []).append(value)
     return found
 
