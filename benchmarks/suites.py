@@ -10,8 +10,8 @@ are kept as soon as they are measured, and a second call goes on.
 
 Scores are normalised between random controls (0) and the environment's own reward under the same planner (1), success
 rates by that of the hand-written reward. Means over tasks and seeds are interquartile means, with 95 % intervals by a
-bootstrap of the seeds within tasks; the probability of improvement is that a search of one method beats one of another
-on a task drawn at random (Agarwal et al., arXiv 2108.13264).
+bootstrap of the seeds within tasks; the probability of improvement is that a search of one method beats one of the
+other on a task drawn at random (Agarwal et al., arXiv 2108.13264).
 """
 
 from __future__ import annotations
