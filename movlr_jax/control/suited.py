@@ -22,7 +22,7 @@ _FREE_S, _FREE_KNOTS = 0.64, 6  # of other bodies; a shorter horizon ends before
 _LONGEST_S = 1.6  # of a body that swings
 _REPLAN = 2  # control steps between plans; of a body that swings 1, for its upright pole falls meanwhile
 # with more joints than this, samples of a body on its feet move few of them, so that the others keep it upright
-_MANY, _MOVED, _SMOOTH = 20, 3.5, 0.9  # joints; those that a sample moves on average; correlation between knots
+_MANY, _MOVED, _SMOOTH = 19, 3.5, 0.9  # joints; those that a sample moves on average; correlation between knots
 _KNOT_S = 0.13  # s between knots of joint targets, at which limbs can follow, and of a body that swings
 
 
