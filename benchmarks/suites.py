@@ -266,7 +266,7 @@ def table(rows: Sequence[Mapping[str, Any]], random: Mapping[str, float]) -> dic
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--method", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--method", nargs="+", choices=METHODS, default=["feedback", "best_of_n"])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--begin", type=int, default=100, help="the first seed; the proposer was changed on others")
     parser.add_argument("--truth", type=int, default=16)
