@@ -340,7 +340,10 @@ def _expression(function: Callable[..., Any]) -> str:
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno]
     if len(found) != 1 or len(found[0].args.args) != 1:
         return ""
-    known = inspect.getclosurevars(function)
+    try:
+        known = inspect.getclosurevars(function)
+    except ValueError:  # a variable without a value yet
+        return ""
     numbers = {k: v for k, v in {**known.globals, **known.nonlocals}.items() if isinstance(v, int | float | str)}
     return ast.unparse(_Said(found[0].args.args[0].arg, numbers).visit(found[0].body))
 

@@ -336,6 +336,9 @@ def test_what_decides_success_is_what_is_announced():
     far_m = 2.0
     by_lambda = simple_task(**common, success=lambda m: m["distance_m"] > far_m and not m["fell"]).success
     assert by_lambda == "distance_m > 2.0 and (not fell)"
+    early = simple_task(**common, success=lambda m: m["distance_m"] > later_m)
+    later_m = 1.0
+    assert early.success == "what success of the task returns"
     unread = eval("lambda m: True")  # without a file
     assert simple_task(**common, success=unread).success == "what success of the task returns"
 
