@@ -267,18 +267,18 @@ def length_of(model: mujoco.MjModel, data: mujoco.MjData, root: int | None) -> f
     return float(np.linalg.norm((centres + radii).max(axis=0) - (centres - radii).min(axis=0)))
 
 
-def _corners(model: mujoco.MjModel, data: mujoco.MjData, geom: int, world: World) -> np.ndarray:
-    """Return the corners [8, 3] m of the box around a geom, in the frame of the world."""
+def box_corners(model: mujoco.MjModel, data: mujoco.MjData, geom: int) -> np.ndarray:
+    """Return the corners [8, 3] m of the box around a geom, in MuJoCo's world axes."""
     centre, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
     corners = centre + np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).T * half
-    return (data.geom_xpos[geom] + corners @ data.geom_xmat[geom].reshape(3, 3).T) @ world.frame.T
+    return data.geom_xpos[geom] + corners @ data.geom_xmat[geom].reshape(3, 3).T
 
 
 def _extent(
     model: mujoco.MjModel, data: mujoco.MjData, geom: int, world: World, length: float
 ) -> tuple[float, float] | None:
     """Return the area in m^2 and the top in m along up of a geom; None if no body of `length` m can stand on it."""
-    around, kind = _corners(model, data, geom, world), int(model.geom_type[geom])
+    around, kind = box_corners(model, data, geom) @ world.frame.T, int(model.geom_type[geom])
     sides = np.ptp(around[:, :2], axis=0)
     least = 2 * length if kind in _ROUND else _WIDE * length  # one that is round is ground as a planet is
     if kind != _HFIELD and sides.min() < least:
@@ -314,7 +314,7 @@ def _field(model: mujoco.MjModel, data: mujoco.MjData, geom: int, up: np.ndarray
 
 def _sampled(model: mujoco.MjModel, data: mujoco.MjData, geom: int, world: World) -> Surface:
     """Return the upper side of any geom, from rays."""
-    around = _corners(model, data, geom, world)
+    around = box_corners(model, data, geom) @ world.frame.T
     low, high = around.min(axis=0), around.max(axis=0)
     grid = [np.linspace(low[i], high[i], _SAMPLES // 2) for i in range(2)]
     heights = np.full((len(grid[0]), len(grid[1])), -np.inf)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +9,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.muscles import enabled_actuators
-from movlr_jax.biomech.world import EARTH
+from movlr_jax.biomech.world import EARTH, box_corners
 from movlr_jax.models.actuators import has_muscles, servos
 from movlr_jax.models.derived import base_joints
 from movlr_jax.rewards.term import axis_text
@@ -191,12 +190,8 @@ def _thing(model: mujoco.MjModel, data: mujoco.MjData, body: int, gravity: float
 def _corners(model: mujoco.MjModel, data: mujoco.MjData, bodies: Sequence[int]) -> np.ndarray:
     """Return the corners [n, 3] m of boxes around the colliding geoms of bodies, in the world frame."""
     colliding = (model.geom_contype | model.geom_conaffinity) != 0
-    signs = np.array(list(itertools.product((-1, 1), repeat=3)))
-    corners = [np.empty((0, 3))]
-    for geom in np.flatnonzero(np.isin(model.geom_bodyid, bodies) & colliding):
-        centre, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
-        corners.append(data.geom_xpos[geom] + (centre + signs * half) @ data.geom_xmat[geom].reshape(3, 3).T)
-    return np.concatenate(corners)
+    geoms = np.flatnonzero(np.isin(model.geom_bodyid, bodies) & colliding)
+    return np.concatenate([np.empty((0, 3)), *(box_corners(model, data, int(geom)) for geom in geoms)])
 
 
 def _foot(task: Task, data: mujoco.MjData, part: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
-from movlr_jax.biomech.world import up_of
+from movlr_jax.biomech.world import box_corners, up_of
 from movlr_jax.models.derived import base_joints, root_of
 from movlr_jax.models.motors import angles_per_control, supporting
 
@@ -100,12 +100,10 @@ def _soles(model: mujoco.MjModel, data: mujoco.MjData, up: np.ndarray) -> list[t
     """Return the lowest corners of the boxes around the shapes of a body: number of its part, and point [3] in it."""
     root = root_of(model)
     solid = (model.body_rootid[model.geom_bodyid] == model.body_rootid[root]) & (model.geom_contype != 0)
-    signs = np.stack(np.meshgrid(*[(-1.0, 1.0)] * 3), axis=-1).reshape(8, 3)
     corners = [
         (int(model.geom_bodyid[g]), point)
         for g in np.flatnonzero(solid)
-        for point in data.geom_xpos[g]
-        + (model.geom_aabb[g, :3] + signs * model.geom_aabb[g, 3:]) @ data.geom_xmat[g].reshape(3, 3).T
+        for point in box_corners(model, data, int(g))
     ]
     low = min((float(point @ up) for _, point in corners), default=0.0)
     return [
