@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,9 +26,9 @@ _stop = threading.Event()
 def interruptible(at_once: Callable[[], object] | None = None) -> Iterator[None]:
     """Make Ctrl-C and SIGTERM (a cluster that preempts the job) end the block with KeyboardInterrupt.
 
-    An exception raised by a signal handler is lost inside a destructor or a callback from C. The request is therefore
-    remembered, and every progress update checks for it. at_once: called at a second Ctrl-C, by whoever does not want
-    to wait for the end of what the first one has begun.
+    An exception raised by a signal handler is lost inside a destructor or a callback from C, where Python prints it
+    and goes on. The request is therefore remembered, every progress update checks for it, and nothing is printed.
+    at_once: called at a second Ctrl-C, by whoever does not want to wait for the end of what the first one has begun.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -44,10 +45,18 @@ def interruptible(at_once: Callable[[], object] | None = None) -> Iterator[None]
         _stop.set()
         raise KeyboardInterrupt
 
+    unraisable = sys.unraisablehook
+
+    def lose_quietly(lost: sys.UnraisableHookArgs) -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
+            unraisable(lost)
+
+    sys.unraisablehook = lose_quietly
     with _handling(request_stop):
         try:
             yield
         finally:
+            sys.unraisablehook = unraisable
             _stop.clear()
 
 

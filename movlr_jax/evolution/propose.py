@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,7 +10,9 @@ from functools import partial
 from movlr_jax._util.parts import worked
 from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.evolution.context import SearchContext
+from movlr_jax.evolution.gates import merit
 from movlr_jax.evolution.population import Population
+from movlr_jax.evolution.rank import believe
 from movlr_jax.evolution.trials import claim_of
 from movlr_jax.evolution.vet import start_program, vet_one
 from movlr_jax.language.base import AnnotatingProposer, Loss, ProposalRequest
@@ -54,6 +57,7 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
         seed=context.config.seed,
         vet=lambda source: vet_one(context, source).message,
         losses=losses(context, g, parent, brief, population) if parent else (),
+        result=results(context, population, parent.name) if parent else "",
         weights=context.weights,
         looks_ahead_s=optimizer.horizon_s if isinstance(optimizer, PlanningSettings) else None,
         control_s=optimizer.ctrl_dt,
@@ -71,14 +75,14 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
 
 
 def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, population: Population) -> list[Loss]:
-    """Return the programs of the generation before g that are not the parent, and why each lost.
+    """Return the programs before generation g that are not the parent, the most promising first, and why each lost.
 
-    The reason is why it failed, its degenerate pattern, what the judge said when it lost a comparison, or what its
-    trials came to.
+    The reason is why it failed, its degenerate pattern, or what the judge said when it lost a comparison in the
+    generation before; empty if none is known.
     """
-    comparisons, trials, found = brief.ranking.comparisons if brief.ranking else (), population.trials, []
+    comparisons, found = brief.ranking.comparisons if brief.ranking else (), []
     for candidate in brief.history:
-        if candidate.generation != g - 1 or candidate.name == parent.name:
+        if candidate.name == parent.name:
             continue
         lost = [
             f"as the {place} motion it lost against the {other}: {c.reason}"
@@ -87,10 +91,17 @@ def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, pop
             if getattr(c, place) == candidate.name and c.winner == other
         ]
         why = [candidate.reason or "", *candidate.faults.values(), *lost]
-        if context.scored and {candidate.name, parent.name} <= trials.keys():
-            its, those = (
-                claim_of(context.task.motion, trials[name]).text() for name in (candidate.name, parent.name)
-            )
-            why.append(f"its trials: {its}; those of {parent.name}: {those}")
-        found.append(Loss(candidate, next(filter(None, why), "it is not the best program")))
-    return found
+        reason = next(filter(None, why), "")
+        found.append(Loss(candidate, reason, results(context, population, candidate.name)))
+    worth = dict(zip(population.names, believe(context, g, population).mean, strict=True))
+    return sorted(found, key=lambda loss: -worth.get(loss.candidate.name, -math.inf))
+
+
+def results(context: SearchContext, population: Population, name: str) -> str:
+    """Return what the trials of a program came to, and the poorest of them; empty where nothing is measured."""
+    task, trials = context.task, population.trials.get(name, ())
+    ran = sorted((trial for trial in trials if not trial.failed), key=lambda trial: merit(task, trial))
+    if not context.scored or not ran:
+        return ""
+    text = claim_of(task.motion, trials).text()
+    return f"{text}; its poorest trial: {claim_of(task.motion, ran[:1]).text()}" if len(ran) > 1 else text

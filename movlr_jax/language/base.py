@@ -17,10 +17,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Loss:
-    """A program of the last generation that was not chosen, and why."""
+    """A program that was tried and is not the best one, and why."""
 
     candidate: Evaluation
     reason: str
+    result: str = ""  # what its trials came to; empty: it has none, or the task measures nothing
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class ProposalRequest:
     history: Sequence[Evaluation]
     seed: int
     vet: Callable[[str], str | None] | None = None  # why a program cannot be used; None: it can
-    losses: Sequence[Loss] = ()
+    losses: Sequence[Loss] = ()  # all programs but the parent, the most promising first
+    result: str = ""  # what the trials of the parent came to
     weights: tuple[float, float] | None = None  # range that `vet` requires of every weight; None: any
     looks_ahead_s: float | None = None  # how far the optimiser plans; None: it learns over whole episodes
     control_s: float | None = None  # duration of a control step
