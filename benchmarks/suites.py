@@ -84,7 +84,8 @@ METHODS: Mapping[str, Sequence[str]] = {
     "feedback": [],  # 3 generations of 4 programs
     "best_of_n": ONCE,  # by the same writer
     "model_feedback": [*MODEL, "method=eureka_adapted"],  # statistics of the terms of the best program
-    "model_critique": [*MODEL, "method.edits=local"],  # a critique of the best, and why the others of its generation lost
+    # a critique of the best, and why the others of its generation lost
+    "model_critique": [*MODEL, "method.edits=local"],
     "model_best_of_n": [*MODEL, "method=eureka_adapted", *ONCE],
     "model_edits_of_n": [*MODEL, *ONCE],  # of the first program
     # a wide first generation, then edits, mixtures and new programs by a writer who sees the best three

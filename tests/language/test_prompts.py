@@ -59,7 +59,7 @@ CRITIQUE = Critique(
 FIRST = Evaluation(0, 0, SOURCE, weights={"position": 40.0})
 RESULT = "1 of 4 succeed, 6.0 cm off; its poorest trial: 0 of 1 succeed, 11.0 cm off"
 LOSSES = (
-    Loss(Evaluation(1, 0, SOURCE, weights={"position": 90.0}), "lost as the first motion: it drops it", "0 of 2 succeed"),
+    Loss(Evaluation(1, 0, SOURCE, weights={"position": 90.0}), "lost as the first motion: it drops it", "0 of 2"),
     Loss(Evaluation(1, 1, "def", reason="line 1: invalid syntax"), "line 1: invalid syntax"),
 )  # fmt: skip
 
