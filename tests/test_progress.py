@@ -38,6 +38,21 @@ def test_the_time_left_counts_what_this_process_has_done(monkeypatch, calls, lin
     assert line in console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def test_a_ctrl_c_that_a_destructor_loses_is_quiet_and_ends_the_next_step(monkeypatch):
+    class Dying:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    lost = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    with pytest.raises(KeyboardInterrupt), progress.interruptible():
+        dying = Dying()
+        del dying
+        progress.stop_if_asked()
+    assert not lost
+    assert sys.unraisablehook == lost.append
+
+
 def test_a_second_ctrl_c_does_not_wait_for_what_the_first_began():
     script = textwrap.dedent("""
         import sys, time
