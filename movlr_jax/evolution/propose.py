@@ -16,7 +16,7 @@ from movlr_jax.evolution.rank import believe
 from movlr_jax.evolution.trials import claim_of
 from movlr_jax.evolution.vet import start_program, vet_one
 from movlr_jax.language.base import AnnotatingProposer, Loss, ProposalRequest
-from movlr_jax.records import Critique, Evaluation, Proposal, Ranking, candidate_name
+from movlr_jax.records import Critique, Evaluation, Proposal, Ranking, Trial, candidate_name
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
         vet=lambda source: vet_one(context, source).message,
         losses=losses(context, g, parent, brief, population) if parent else (),
         result=results(context, population, parent.name) if parent else "",
+        trials=poorest_first(context, population, parent.name) if parent and context.scored else (),
         weights=context.weights,
         looks_ahead_s=optimizer.horizon_s if isinstance(optimizer, PlanningSettings) else None,
         control_s=optimizer.ctrl_dt,
@@ -99,9 +100,14 @@ def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, pop
 
 def results(context: SearchContext, population: Population, name: str) -> str:
     """Return what the trials of a program came to, and the poorest of them; empty where nothing is measured."""
-    task, trials = context.task, population.trials.get(name, ())
-    ran = sorted((trial for trial in trials if not trial.failed), key=lambda trial: merit(task, trial))
+    motion, ran = context.task.motion, poorest_first(context, population, name)
     if not context.scored or not ran:
         return ""
-    text = claim_of(task.motion, trials).text()
-    return f"{text}; its poorest trial: {claim_of(task.motion, ran[:1]).text()}" if len(ran) > 1 else text
+    text = claim_of(motion, population.trials[name]).text()
+    return f"{text}; its poorest trial: {claim_of(motion, ran[:1]).text()}" if len(ran) > 1 else text
+
+
+def poorest_first(context: SearchContext, population: Population, name: str) -> list[Trial]:
+    """Return the trials of a program that ran."""
+    ran = [trial for trial in population.trials.get(name, ()) if not trial.failed]
+    return sorted(ran, key=lambda trial: merit(context.task, trial))

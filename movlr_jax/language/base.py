@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from movlr_jax.records import Critique, Evaluation, Preference, TermAdvice
+from movlr_jax.records import Critique, Evaluation, Preference, TermAdvice, Trial
 from movlr_jax.tasks.base import Task
 
 __all__ = [
@@ -37,6 +37,7 @@ class ProposalRequest:
     vet: Callable[[str], str | None] | None = None  # why a program cannot be used; None: it can
     losses: Sequence[Loss] = ()  # all programs but the parent, the most promising first
     result: str = ""  # what the trials of the parent came to
+    trials: Sequence[Trial] = ()  # those of the parent that ran, the poorest first
     weights: tuple[float, float] | None = None  # range that `vet` requires of every weight; None: any
     looks_ahead_s: float | None = None  # how far the optimiser plans; None: it learns over whole episodes
     control_s: float | None = None  # duration of a control step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from movlr_jax.language.base import Critique, Evaluation, Loss, ProposalRequest
 from movlr_jax.language.media import MotionMedia, Seen, coloured, with_views, written
 from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of
 from movlr_jax.models.actuators import muscles
+from movlr_jax.records import Trial
 from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
 from movlr_jax.rewards.term import axis_text
@@ -228,10 +229,34 @@ def standings(request: ProposalRequest) -> dict[str, Any]:
     return {
         **feedback(request),
         "result": request.result,
+        "motions": [_course(label, trial) for label, trial in _told(request)],
         "others": [{**_lost(loss), "source": loss.candidate.source.strip()} for loss in shown],
         "heading": "The other programs that were tried",
         "losses": [_lost(loss) for loss in request.losses if loss not in shown],
     }
+
+
+def _told(request: ProposalRequest) -> list[tuple[str, Trial]]:
+    """Return the trials of the parent whose course a request tells, with what they are."""
+    if len(request.trials) > 1:
+        return [("its poorest trial", request.trials[0]), ("its best trial", request.trials[-1])]
+    return [("its motion", trial) for trial in (request.trials or [request.parent]) if trial]
+
+
+def _course(label: str, trial: Trial) -> dict[str, Any]:
+    """Return the weighted terms and the measured curves of a trial at a few times."""
+    curves = {name: term.get("curve", []) for name, term in trial.terms.items()}
+    return {"label": label, "times": _times(trial), "terms": _picked(curves), "measured": _picked(trial.series)}
+
+
+def _picked(curves: Mapping[str, Sequence[float | None]]) -> list[tuple[str, list[str]]]:
+    """Return _COURSE values of each curve, as text; of those without values nothing."""
+    rows = []
+    for name, curve in curves.items():
+        if curve and any(value is not None for value in curve):
+            picked = [curve[i] for i in np.linspace(0, len(curve) - 1, _COURSE).round().astype(int)]
+            rows.append((name, ["-" if value is None else f"{value:.3g}" for value in picked]))
+    return rows
 
 
 def _lost(loss: Loss) -> dict[str, Any]:
@@ -293,7 +318,7 @@ def statistics(candidate: Evaluation, points: int = REFLECTION_POINTS) -> list[d
     return rows
 
 
-def _times(candidate: Evaluation) -> list[str]:
+def _times(candidate: Trial) -> list[str]:
     """Return the times in s of the samples of `statistics` with `_COURSE` points; empty if they are not known."""
     curve = candidate.curve_time
     picked = np.linspace(0, len(curve) - 1, _COURSE).round().astype(int) if len(curve) else []

@@ -56,6 +56,9 @@ CRITIQUE = Critique(
     "gemini gemini-3.8-flash",
     observation="The hand closes beside the bottle and moves up without it.",
 )
+POOREST, RICHEST = (
+    replace(BEST, series={"object_tilt_deg": [-level * value for value in CURVE]}) for level in (9.0, 3.0)
+)
 FIRST = Evaluation(0, 0, SOURCE, weights={"position": 40.0})
 RESULT = "1 of 4 succeed, 6.0 cm off; its poorest trial: 0 of 1 succeed, 11.0 cm off"
 LOSSES = (
@@ -121,7 +124,7 @@ def messages(task: Task) -> dict[str, str]:
         "measures": [Message("user", [prompts.measures_text(words)])],
         "propose_first": writers.edit_talk(first),
         "propose_edit": writers.edit_talk(later)[1:],
-        "propose_next": writers.varied_talk(replace(later, result=RESULT))[1:],
+        "propose_next": writers.varied_talk(replace(later, result=RESULT, trials=(POOREST, BEST, RICHEST)))[1:],
         "repair": writers._repair_request(broken),
         "judge_film": judges.judge_question(film, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
         "judge_frames": judges.judge_question(frames, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
