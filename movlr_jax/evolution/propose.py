@@ -48,6 +48,8 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
     """Return K programs. Those of generation 0 include the start program of the method."""
     start, optimizer, parent = start_program(context), context.config.optimizer, brief.parent
     given = [start] if g == 0 and starts_with_a_program(context) else []
+    looked = context.journal.trials(0).get(candidate_name(0, 0), {})  # of the first program, before the search
+    edited = population.trials.get(parent.name, ()) if parent else [*looked.values()]
     request = ProposalRequest(
         generation=g,
         task=replace(context.task, initial_reward=start),  # the first edits start from it
@@ -57,8 +59,8 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
         seed=context.config.seed,
         vet=lambda source: vet_one(context, source).message,
         losses=losses(context, g, parent, brief, population) if parent else (),
-        result=results(context, population, parent.name) if parent else "",
-        trials=poorest_first(context, population, parent.name) if parent and context.scored else (),
+        result=results(context, edited),
+        trials=poorest_first(context, edited) if context.scored else (),
         weights=context.weights,
         looks_ahead_s=optimizer.horizon_s if isinstance(optimizer, PlanningSettings) else None,
         control_s=optimizer.ctrl_dt,
@@ -93,21 +95,20 @@ def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, pop
         ]
         why = [candidate.reason or "", *candidate.faults.values(), *lost]
         reason = next(filter(None, why), "")
-        found.append(Loss(candidate, reason, results(context, population, candidate.name)))
+        found.append(Loss(candidate, reason, results(context, population.trials.get(candidate.name, ()))))
     worth = dict(zip(population.names, believe(context, g, population).mean, strict=True))
     return sorted(found, key=lambda loss: -worth.get(loss.candidate.name, -math.inf))
 
 
-def results(context: SearchContext, population: Population, name: str) -> str:
+def results(context: SearchContext, trials: Sequence[Trial]) -> str:
     """Return what the trials of a program came to, and the poorest of them; empty where nothing is measured."""
-    motion, ran = context.task.motion, poorest_first(context, population, name)
+    motion, ran = context.task.motion, poorest_first(context, trials)
     if not context.scored or not ran:
         return ""
-    text = claim_of(motion, population.trials[name]).text()
+    text = claim_of(motion, trials).text()
     return f"{text}; its poorest trial: {claim_of(motion, ran[:1]).text()}" if len(ran) > 1 else text
 
 
-def poorest_first(context: SearchContext, population: Population, name: str) -> list[Trial]:
-    """Return the trials of a program that ran."""
-    ran = [trial for trial in population.trials.get(name, ()) if not trial.failed]
-    return sorted(ran, key=lambda trial: merit(context.task, trial))
+def poorest_first(context: SearchContext, trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials that ran."""
+    return sorted((trial for trial in trials if not trial.failed), key=lambda trial: merit(context.task, trial))

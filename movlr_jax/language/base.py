@@ -36,8 +36,8 @@ class ProposalRequest:
     seed: int
     vet: Callable[[str], str | None] | None = None  # why a program cannot be used; None: it can
     losses: Sequence[Loss] = ()  # all programs but the parent, the most promising first
-    result: str = ""  # what the trials of the parent came to
-    trials: Sequence[Trial] = ()  # those of the parent that ran, the poorest first
+    result: str = ""  # what the trials of the parent, or of the first program, came to
+    trials: Sequence[Trial] = ()  # those of them that ran, the poorest first
     weights: tuple[float, float] | None = None  # range that `vet` requires of every weight; None: any
     looks_ahead_s: float | None = None  # how far the optimiser plans; None: it learns over whole episodes
     control_s: float | None = None  # duration of a control step

@@ -228,16 +228,20 @@ def standings(request: ProposalRequest) -> dict[str, Any]:
     shown = [loss for loss in request.losses if not loss.candidate.failed][:_SHOWN]
     return {
         **feedback(request),
-        "result": request.result,
-        "motions": [_course(label, trial) for label, trial in _told(request)],
+        **trials(request),
         "others": [{**_lost(loss), "source": loss.candidate.source.strip()} for loss in shown],
         "heading": "The other programs that were tried",
         "losses": [_lost(loss) for loss in request.losses if loss not in shown],
     }
 
 
+def trials(request: ProposalRequest) -> dict[str, Any]:
+    """Return what a request says of the trials of its parent, or of the first program."""
+    return {"result": request.result, "motions": [_course(label, trial) for label, trial in _told(request)]}
+
+
 def _told(request: ProposalRequest) -> list[tuple[str, Trial]]:
-    """Return the trials of the parent whose course a request tells, with what they are."""
+    """Return the trials whose course a request tells, with what they are."""
     if len(request.trials) > 1:
         return [("its poorest trial", request.trials[0]), ("its best trial", request.trials[-1])]
     return [("its motion", trial) for trial in (request.trials or [request.parent]) if trial]

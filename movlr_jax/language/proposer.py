@@ -135,6 +135,7 @@ def edit_talk(request: ProposalRequest) -> list[Message]:
             task=prompts.task_text(task),
             measures=prompts.measures_text(task),
             parent=task.initial_reward.strip(),
+            **prompts.trials(request),
         )
     else:
         text = prompts.fill(

@@ -123,6 +123,7 @@ def messages(task: Task) -> dict[str, str]:
     conversations = {
         "measures": [Message("user", [prompts.measures_text(words)])],
         "propose_first": writers.edit_talk(first),
+        "propose_first_tried": writers.edit_talk(replace(first, result=RESULT, trials=(POOREST,)))[1:],
         "propose_edit": writers.edit_talk(later)[1:],
         "propose_next": writers.varied_talk(replace(later, result=RESULT, trials=(POOREST, BEST, RICHEST)))[1:],
         "repair": writers._repair_request(broken),
