@@ -43,6 +43,7 @@ def facts(clause: Clause) -> dict[str, Any]:
     found |= {"up": sign > 0, "m": signed(amount, sign), "to": given.get("to"), "times": given.get("times")}
     found |= {"way": given.get("way"), "joint": given.get("name"), "state": given.get("word"), "s": given.get("s")}
     found["rad"] = signed(given.get("by", given.get("angle")), sign)
+    found["bound"] = {1: "least", -1: "most"}.get(clause.bound)
     found["part"] = given["part"].words if "part" in given else None
     if clause.row is c.travel:
         found |= {"m_s": given["speed"] if given["exact"] else None, "fastest": given["fastest"]}

@@ -20,6 +20,7 @@ from movlr_jax.tasks.words.measure import (
     ANGLE,
     LENGTH,
     NEAR,
+    SHARE,
     UP,
     Goal,
     Measure,
@@ -57,6 +58,7 @@ LEANS = np.deg2rad(10.0)  # of a body that leans without an amount
 LEAN = "lean"  # what a body changes that tilts as a whole
 CLOSED, OPEN = 0.7, 0.2  # shares of their way at which fingers or jaws count as closed, and as open or straight
 BENT = Goal(0.35, best=1.5, scale=0.5)  # rad, of a joint without an amount
+_AMOUNTS = ("by", "to", "amount", "angle", "distance", "depth")  # arguments of rows
 SLID = Goal(0.05, best=0.2)  # m, of a slide
 
 
@@ -67,17 +69,30 @@ class Clause:
     of: Subject
     row: Callable[..., Measure]
     given: tuple[tuple[str, Any], ...] = ()
+    bound: int = 0  # 1: its amount is the least that counts, -1: the most
 
     def __getitem__(self, name: str) -> Any:
         return dict(self.given)[name]
 
     def but(self, **changes: Any) -> Clause:
         """Return the clause with other arguments."""
-        return Clause(self.of, self.row, tuple({**dict(self.given), **changes}.items()))
+        return replace(self, given=tuple({**dict(self.given), **changes}.items()))
 
     @cached_property
     def measure(self) -> Measure:
-        return self.row(self.of, **dict(self.given))
+        """What it is measured by. Its terms aim beyond a bound, so that noise does not decide."""
+        told = self.row(self.of, **dict(self.given))
+        if not self.bound:
+            return told
+        aim = {name: value * (1.0 + self.bound * SHARE) for name, value in self.given if name in _AMOUNTS and value}
+        amount = 0.5 * (told.goal.low + told.goal.high)
+        goal = Goal(low=amount) if self.bound > 0 else Goal(SHARE * amount, amount)
+        text = f"{told.text} or {'more' if self.bound > 0 else 'less'}"
+        return replace(told, text=text, goal=replace(goal, scale=told.goal.scale), terms=self.but(**aim)._terms)
+
+    @property
+    def _terms(self) -> tuple[Term, ...]:
+        return self.row(self.of, **dict(self.given)).terms
 
 
 def clause(of: Subject, row: Row[P], *none: P.args, **given: P.kwargs) -> Clause:

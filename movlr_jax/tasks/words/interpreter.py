@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import lark
 import numpy as np
@@ -39,6 +40,7 @@ _OPPOSITE = {"_lowered_m": "_raised_m", "_lean_right_": "_lean_left_", "_lean_ba
 _ONCE = (c.turn, c.travel, c.risen)  # twice is more than once
 _SAYS_WORD = (c.travel, c.face, c.risen, c.at_height, c.leaned)
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
+_SOME_S = 1.4  # s, of a travel without an amount before or after another phase, at its speed, at least
 _HIGH = 0.1  # m, of steps "lifting the knees high"
 
 
@@ -88,7 +90,7 @@ def _with_amounts(phase: list[Clause]) -> list[Clause]:
     if any(clause.row is c.travel and clause["fastest"] for clause in phase):
         raise NotRead("as fast as possible", "has no end before or after another phase; say how far, or for how long")
     return [
-        clause.but(distance=float(f"{1.5 * clause['speed']:.2g}"))
+        replace(clause.but(distance=float(f"{_SOME_S * clause['speed']:.2g}")), bound=1)
         if clause.row is c.travel and clause["distance"] is None
         else clause
         for clause in phase
@@ -104,7 +106,7 @@ def _paces(ctx: Context, phase: list[Clause]) -> list[Clause]:
 
 def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
     """Return the clauses of a phase; several for "pick it up and put it", "climb and hover", "a, b, then c"."""
-    done, group = list[list[Clause]](), list[Clause]()
+    done, group, together = list[list[Clause]](), list[Clause](), False
 
     def next_one() -> list[Clause]:
         done.extend([_placed(ctx, _consistent(ctx, group))] * bool(group))
@@ -113,23 +115,29 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
 
     for child in tree.children:
         if isinstance(child, lark.Token):  # a comma
-            group = group if last else next_one()
+            group = group if last or child.type == "WHILE" else next_one()
+            together = child.type == "WHILE"
             continue
         picked = ctx.verb == "pick up" and group
         if child.children[0] == "hover" != ctx.verb and any(_climbs(ctx.scene, clause) for clause in group):
             group = next_one()
         ctx.begins = not group
         made = _clause(ctx, child)
-        if ctx.stops == "stop" and c.travel in _rows(group) and c.stay in _rows(made):  # it travels, then stops
+        if not together and _arrives(ctx, group) and c.stay in _rows(made):  # it travels, then stops
             ctx.stops, picked = "", True
         elif picked:
             picked = any(clause.row is c.over or (clause.row is c.near and clause["must"]) for clause in made)
         group = next_one() if picked else group
         if _excluded(group) & _metrics(made) or _excluded(made) & _metrics(group):
             raise NotRead(str(ctx.verb), "is both asked for and excluded")
-        group = group + made
+        group, together = group + made, False
     next_one()
     return done
+
+
+def _arrives(ctx: Context, group: Sequence[Clause]) -> bool:
+    """Return whether the body travels, and then stays or stops where that ends."""
+    return any(clause.row is c.travel and (clause["distance"] or ctx.stops == "stop") for clause in group)
 
 
 def _metrics(clauses: Sequence[Clause]) -> set[tuple[str, int]]:
@@ -158,6 +166,8 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
         raise NotRead(str(ctx.verb), "is both asked for and excluded")
     if c.squat in _rows(phase) and c.stay in _rows(phase):
         phase = [cl.but(returns=True) if cl.row is c.squat else cl for cl in phase if cl.row is not c.stay]
+    if c.lasts in _rows(phase) and any(cl.row is c.travel and cl["distance"] for cl in phase):
+        raise NotRead("for", "lasts, and a distance ends; say which is first, with 'then'", len(ctx.text))
     if c.travel in _rows(phase):
         if ctx.stops:
             why = "contradicts a travel at the same time; say which is first, with 'then'"
@@ -236,10 +246,13 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     sided = any(slot.data == "direction" for slot in slots)
     phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)])
     seconds = phrase.number("duration")
-    phrase.lasts = seconds is not None
+    if phrase.bound and not _least(phrase.bound):
+        raise NotRead(phrase.bound, "says nothing that is understood of a time", len(ctx.text))
+    phrase.lasts, phrase.bound = seconds is not None, ""
     balance, lowest = ctx.balance, ctx.lowest
     made = _VERBS[verb.type](ctx, phrase)
     phrase.done()
+    made = [_bounded(phrase, clause) for clause in made] if phrase.bound else made
     if negated:
         ctx.balance, ctx.lowest, ctx.leaned = (True if verb.type == "FALL" else balance), lowest, []
         made = [] if verb.type == "FALL" else [_never(ctx, clause, verb, sided) for clause in made]
@@ -249,6 +262,20 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     if not made and verb.type not in _MAY_SAY_NOTHING:
         raise NotRead(str(verb), "asks for nothing that can be measured here", verb.start_pos or 0)
     return made
+
+
+def _bounded(phrase: Phrase, clause: Clause) -> Clause:
+    """Return a clause of which the amount is a bound. Raises NotRead."""
+    goal = clause.measure.goal
+    if clause.row not in (c.stay, c.near, c.gripped) and not (0 < goal.low and np.isfinite(goal.high)):
+        raise NotRead(phrase.bound, f"says nothing that is understood of {phrase.verb!r}", len(phrase.text))
+    if clause.row in (c.stay, c.near, c.gripped):
+        return clause
+    return replace(clause, bound=1 if _least(phrase.bound) else -1)
+
+
+def _least(bound: str) -> bool:
+    return bound in ("at least", "more than", "no less than", "not less than")
 
 
 def _is_posture(said: Sequence[Tree]) -> bool:

@@ -22,7 +22,8 @@ WAYS = {"forward": (1, 0, 0), "ahead": (1, 0, 0), "back": (-1, 0, 0), "left": (0
          "up": (0, 0, 1), "down": (0, 0, -1)}  # fmt: skip
 _NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
             "ten": 10, "half": 0.5}  # fmt: skip
-_UNITS = {"cm": 0.01, "cen": 0.01, "mm": 0.001, "deg": np.pi / 180, "km/": 1 / 3.6}  # first letters -> SI
+_UNITS = {"cm": 0.01, "cen": 0.01, "mm": 0.001, "inch": 0.0254, "ft": 0.3048, "deg": np.pi / 180, "rev": 2 * np.pi,
+          "km/": 1 / 3.6}  # fmt: skip; first letters -> SI
 _TIMES = {"once": 1, "twice": 2, "thrice": 3}
 
 
@@ -50,6 +51,7 @@ class Phrase:
     verb: str
     left: list[Tree] = field(default_factory=list)
     lasts: bool = False  # whether it says for how long
+    bound: str = ""  # "at least" or "at most", of the amount that was taken
 
     def has(self, *kinds: str) -> Tree | None:
         """Return the first slot of these kinds that is left."""
@@ -88,6 +90,7 @@ class Phrase:
         if number <= 0 and not signed:
             why = "must be more than 0; say the direction in words"
             raise NotRead(str(token), why, span(slot, self.text)[1])
+        self.bound = next((str(t) for t in slot.children if t.type == "BOUND"), self.bound)
         unit = str(slot.children[-1])
         return number * next((factor for begin, factor in _UNITS.items() if unit.startswith(begin)), 1.0)
 
@@ -150,6 +153,7 @@ class Context:
     measured: bool = True  # whether all these have distances
     yaw: float | None = 0.0  # rad, left, by the phases before; None: not known
     risen: float | None = 0.0  # m, by the clauses before; None: not known
+    turned: bool = False  # whether a clause before turns it
     low: bool = False  # whether it lies, sits or kneels after the clauses before
     leads: bool = True  # whether the next travel is the first
     leaned: list[Clause] = field(default_factory=list)  # of the phases before, to stand upright again after

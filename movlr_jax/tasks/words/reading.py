@@ -146,6 +146,7 @@ def normalised(text: str, known: set[str]) -> str:
     text = re.sub(r"[.!]+\s*$", "", text.replace("’", "'"))
     text = text.replace("°", " degrees").replace("'", "")
     text = re.sub(r"\b(met(?:er|re)s?|m) (?:per|a|an) (?:second|s)\b", "m/s", text, flags=re.I)
+    text = re.sub(r"(?<=\d) ?(?:feet|foot)\b", " ft", text, flags=re.I)
     text = re.sub(r"\b(counter|anti)-(clockwise)", r"\1\2", text, flags=re.I)
     text = re.sub(r"(?<=\d)-?(?=(?:m|cm|mm|s|deg|degrees?|rad|km/h|m/s)\b)", " ", text)
     text = re.sub(r"(?<=\d)-(?=degree)|(?<=[a-z])-(?=[a-z]{3})", " ", text, flags=re.I)

@@ -11,7 +11,7 @@ from itertools import product
 import mujoco
 import numpy as np
 
-from movlr_jax.biomech.world import EARTH, world_of
+from movlr_jax.biomech.world import EARTH, box_corners, world_of
 from movlr_jax.errors import UserError
 from movlr_jax.models.derived import travels
 from movlr_jax.models.from_path import above
@@ -185,6 +185,15 @@ class Scene:
         root = self.model.body(self.root).id
         com = float(world_of(self.model, root).height(self.data.subtree_com[root]))
         return max(self.of.height, com)
+
+    @cached_property
+    def resting(self) -> float:
+        """Height in m of its frame above its lowest point: that above the ground on which it rests as it is."""
+        model, up = self.model, np.asarray(self.of.up)
+        geoms = np.flatnonzero((model.geom_contype | model.geom_conaffinity) & (model.geom_bodyid > 0))
+        own = [g for g in geoms if self.own(self.parts.of(model.body(int(model.geom_bodyid[g])).name))]
+        at = float(self.data.body(self.root).xpos @ up)
+        return at - min((float((box_corners(model, self.data, g) @ up).min()) for g in own), default=at)
 
     @property
     def rises(self) -> bool:

@@ -22,6 +22,7 @@ _SIT = 0.6  # share of its height at which a body sits, most
 _STANDS = 0.9  # share of its height at the start at which a body stands that has lain or sat, least
 _LIE, _LOW = 0.35, 0.3  # share of its height, or of the length of one that does not stand, at which it lies, most
 _UP_ON = {"back": "forward", "belly": "back", "stomach": "back"}  # lying on it -> what points up
+_LANDED = 0.03  # m above the height at which it rests on the ground, most, of a body that has landed
 _KNEES = 0.15  # m above the ground, most, of a body that kneels
 _IN_PLACE = ("walk", "march", "run", "jog", "step", "trot", "sprint")
 _PACES = {
@@ -44,6 +45,11 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise phrase.unread(here)
     if phrase.take("start_place") or phrase.verb == "return" or (phrase.verb == "come" and phrase.has("direction")):
         return _return(ctx, phrase)
+    back = any(str(slot.children[-1]) == "back" for slot in phrase.left if slot.data == "direction")
+    if back and (ctx.turned or ctx.travelled.any()):
+        raise NotRead("back", "can mean backward or to the start; say walk backward, or return to the start")
+    if phrase.verb in _ON_GROUND and ctx.scene.of.height > 2 * ctx.scene.resting:
+        raise phrase.no("is a motion on the ground, and this body is in the air; say fly, or lean")
     ways, path = phrase.ways(), phrase.one("path")
     kind = path.children[0].type if path else ""
     if phrase.verb in _ON_GROUND:
@@ -144,6 +150,7 @@ def _step(ctx: Context, phrase: Phrase) -> list[Clause]:
 def _turning(ctx: Context, phrase: Phrase, sign: int, angle: float | None) -> list[Clause]:
     if not ctx.scene.goes(ctx.scene.of.up, turning=True):
         raise phrase.no(f"is not possible: no joint lets {ctx.scene.root!r} turn about the vertical")
+    ctx.turned = True
     return [ctx.clause(c.turn, sign=sign, angle=angle)]
 
 
@@ -292,6 +299,10 @@ def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     ctx.must_rise(phrase, "rise")
     if phrase.has("height"):
         return _height(ctx, phrase)
+    if phrase.verb == "land":
+        ctx.risen = round(ctx.scene.resting - ctx.scene.of.height, 3)
+        high = round(ctx.scene.resting + _LANDED, 3)
+        return [ctx.clause(c.at_height, body=ctx.scene.root, amount=high, word="land on the ground", low=True)]
     amount = phrase.number("distance")
     if phrase.verb == "rise" and amount is None:
         return _get_up(ctx) if ctx.lies else [ctx.clause(c.stay)]
