@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from movlr_jax._util.parts import worked
@@ -50,7 +50,7 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
     given = [start] if g == 0 and starts_with_a_program(context) else []
     request = ProposalRequest(
         generation=g,
-        task=replace(context.task, initial_reward=start),  # the first edits start from it
+        task=context.task.replace(initial=start),  # the first edits start from it
         parent=parent,
         critique=brief.critique,
         history=tuple(brief.history),
@@ -103,5 +103,5 @@ def results(context: SearchContext, population: Population, name: str) -> str:
     ran = sorted((trial for trial in trials if not trial.failed), key=lambda trial: merit(task, trial))
     if not context.scored or not ran:
         return ""
-    text = claim_of(task.motion, trials).text()
-    return f"{text}; its poorest trial: {claim_of(task.motion, ran[:1]).text()}" if len(ran) > 1 else text
+    text = claim_of(task.scoring.motion, trials).text()
+    return f"{text}; its poorest trial: {claim_of(task.scoring.motion, ran[:1]).text()}" if len(ran) > 1 else text

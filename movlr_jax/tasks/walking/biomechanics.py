@@ -86,9 +86,9 @@ def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
 
 def _above_ground(position: np.ndarray, read: Readout, task: Task) -> np.ndarray:
     """Return the heights [T] m of positions [T, 3] of `read` above the ground of the task."""
-    if task.ground_height is None:
+    if task.course.ground_height is None:
         return read.layout.world.height(position)
-    return position[:, 2] - task.ground_height(position[:, :2])
+    return position[:, 2] - task.course.ground_height(position[:, :2])
 
 
 def leg_coordinates(
