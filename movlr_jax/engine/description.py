@@ -83,7 +83,7 @@ def to_yaml(config: Config) -> str:
 
 def model_files(task: Task) -> list[Path]:
     """Return the MJCF file of the task's model with all that it includes; none for a model that has no such file."""
-    file = task.adapter.files() if task.adapter.files else None
+    file = task.adapter.info.files() if task.adapter.info.files else None
     return files_of(file) if file else []
 
 

@@ -101,9 +101,9 @@ def names(task: Task) -> str:
     return fill(
         "names",
         model=adapter.name,
-        body=f"{adapter.body or 'a body'} with {driven or 'no actuators'}",
+        body=f"{adapter.info.body or 'a body'} with {driven or 'no actuators'}",
         up=_up(task),
-        faces=axis_text(adapter.forward) if adapter.body else "",
+        faces=axis_text(adapter.forward) if adapter.info.body else "",
         sizes=layout.sizes,
         roles=list(task.roles.items()),
         bodies=_listed(layout.bodies),

@@ -64,7 +64,7 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
             f"{path} has no coordinate of the model {task.adapter.name}: {_with_near(unknown, coordinates)}"
         )
     table, of_units = in_si(table, coordinates, path)
-    table, of_signs = with_signs(table, coordinates, foreign=not task.adapter.source)
+    table, of_signs = with_signs(table, coordinates, foreign=not task.adapter.info.source)
     values, rate = _resampled(table, task.episode_s if by == "time" else np.inf)
     qpos = coordinates.qpos(values).astype(np.float32)
     motion = {}

@@ -21,7 +21,7 @@ from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.static_optimisation import StaticOptimiser
 from movlr_jax.errors import UserError, shortened, similar_files, unknown_name
-from movlr_jax.models import ModelAdapter, follow_couplings, model_adapter
+from movlr_jax.models import ModelAdapter, ModelInfo, follow_couplings, model_adapter
 from movlr_jax.models.actuators import (
     control_scale,
     has_muscles,
@@ -202,9 +202,8 @@ def _staged(
         )
     require_one_control(bare)
     file = (folder / Path(str(model)).expanduser()).absolute() if _is_path(model) else None
-    adapter = known or replace(
-        derive_adapter(file.stem if file else name, spec.copy), roles=roles_of(bare), files=lambda: file
-    )
+    derived = known or derive_adapter(file.stem if file else name, spec.copy, ModelInfo(files=lambda: file))
+    adapter = known or replace(derived, roles=roles_of(bare))
     placed = _at_start(bare, start)
     _keep_mocap(spec, *placed)
     if added := add_floor(spec, placed[1], adapter.root) if floor else "":

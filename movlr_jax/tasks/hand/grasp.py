@@ -199,7 +199,7 @@ def grasp_task(
         rewards=Rewards(*rewards),
         view=View(cameras, more_cameras=(near,)),
         roles=roles,
-        origin=Origin(notes=(f"{adapter.name}: {adapter.source}; {adapter.licence}",)),
+        origin=Origin(notes=(f"{adapter.name}: {adapter.info.source}; {adapter.info.licence}",)),
     )
 
 

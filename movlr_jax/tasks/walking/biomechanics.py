@@ -101,7 +101,7 @@ def leg_coordinates(
     known = {c.name: c for c in adapter.opensim}
 
     def of(name: str) -> Coordinate:
-        backward = model is not None and not adapter.source and name in joints and flexes_backward(model, name)
+        backward = model is not None and not adapter.info.source and name in joints and flexes_backward(model, name)
         return known.get(name, Coordinate(name, name, sign=-1.0 if backward else 1.0))
 
     found = {

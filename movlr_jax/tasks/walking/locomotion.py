@@ -129,7 +129,7 @@ def locomotion(
             ground_height=ground.height,
         ),
         roles=adapter.roles,
-        origin=Origin(notes=(f"{adapter.name}: {adapter.source}; {adapter.licence}",)),
+        origin=Origin(notes=(f"{adapter.name}: {adapter.info.source}; {adapter.info.licence}",)),
     )
 
 
