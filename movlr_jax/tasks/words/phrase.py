@@ -135,6 +135,16 @@ class Phrase:
 
 
 @dataclass
+class Moved:
+    """How far the sentence has moved the body before."""
+
+    travelled: np.ndarray = field(default_factory=lambda: np.zeros(3))  # [3] m, by the phases before
+    measured: bool = True  # whether all these have distances
+    yaw: float | None = 0.0  # rad, left, by the phases before; None: not known
+    risen: float | None = 0.0  # m, by the clauses before; None: not known
+
+
+@dataclass
 class Context:
     """The model, what the sentence said before, and readers of what is said of a verb."""
 
@@ -146,10 +156,7 @@ class Context:
     at: dict[str, float | None] = field(default_factory=dict)  # joint -> value after the clauses before, if known
     balance: bool | None = None  # None: as the body stands at the start
     lowest: float = FALLEN
-    travelled: np.ndarray = field(default_factory=lambda: np.zeros(3))  # [3] m, by the phases before
-    measured: bool = True  # whether all these have distances
-    yaw: float | None = 0.0  # rad, left, by the phases before; None: not known
-    risen: float | None = 0.0  # m, by the clauses before; None: not known
+    moved: Moved = field(default_factory=Moved)
     low: bool = False  # whether it lies, sits or kneels after the clauses before
     leads: bool = True  # whether the next travel is the first
     leaned: list[Clause] = field(default_factory=list)  # of the phases before, to stand upright again after
