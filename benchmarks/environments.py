@@ -44,7 +44,7 @@ def names(suite: str) -> list[str]:
 
 def differences(task: Task, steps: int) -> list[float]:
     """Return the largest difference of qpos between physics=native and the environment after each control step."""
-    played: Environment = task.measure.__self__  # pyright: ignore[reportFunctionMemberAccess]
+    played: Environment = task.scoring.measure.__self__  # pyright: ignore[reportFunctionMemberAccess]
     physics = NativePhysics(task.model, task.layout, sim_dt=played.sim_dt, ctrl_dt=played.ctrl_dt, threads=1)
     low, high = task.model.actuator_ctrlrange.T
     controls = np.random.default_rng(0).uniform(low, high, (steps, task.model.nu)).astype(np.float32)
@@ -68,7 +68,7 @@ def seconds_of_measure(task: Task, steps: int) -> list[float]:
     found = []
     for _ in range(2):
         begun = time.perf_counter()
-        task.measure(played, task)
+        task.scoring.measure(played, task)
         found.append(time.perf_counter() - begun)
     return found
 

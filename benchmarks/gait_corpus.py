@@ -139,9 +139,9 @@ class Guide:
             np.zeros((len(time), 0)), (), m, task.adapter,
         )  # fmt: skip
         steps = replace(record.replayed(task.layout).steps, sensors=sensors.astype(np.float32))
-        assert task.over is not None
+        assert task.course.over is not None
         first = type(steps)(**{k: v[0] for k, v in vars(steps).items()})
-        over = task.over(steps, first)
+        over = task.course.over(steps, first)
         end = int(over.argmax()) + 1 if over.any() else len(time)
         return time[:end], path[:end], force[:end], bool(over.any())
 

@@ -54,7 +54,7 @@ def draw(gif: Path, trajectory: str, settings: Sequence[str], from_s: float) -> 
     clip = clip_of(request.task(), Path(trajectory).read_bytes(), Caption(""))
     shown = clip.times <= from_s + LONGEST_S  # from the start, since the camera follows the body
     act = None if clip.act is None else clip.act[shown]
-    task = replace(clip.task, cameras=clip.task.cameras[:1])
+    task = clip.task.replace(cameras=clip.task.view.cameras[:1])
     clip = replace(clip, task=task, qpos=clip.qpos[shown], times=clip.times[shown], act=act)
     pictures = list(frames(clip, Style(SIZE, FPS, samples=4), captions=False))[int(from_s * FPS) :]
     scale = np.linspace(REST, ACTIVE, SIZE[0])[:, :3] * 255  # few pixels have the colours of active muscles

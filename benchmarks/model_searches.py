@@ -160,7 +160,7 @@ def judged(run: Run, task: Task | None) -> dict[str, Any]:
         first, second = (run.candidates[getattr(c, place)] for place in ("first", "second"))
         if task is None or answer not in ("first", "second") or first.failed or second.failed:
             continue
-        better = task.score(dict(first.metrics)) - task.score(dict(second.metrics))
+        better = task.scoring.score(dict(first.metrics)) - task.scoring.score(dict(second.metrics))
         if abs(better) > 1e-9:
             agreed.append(bool((better > 0) == (answer == "first")))
     return {

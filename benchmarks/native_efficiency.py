@@ -59,7 +59,7 @@ def raw_rate(physics: NativePhysics, start: SimState, controls: np.ndarray) -> C
 
 def rollout_share(planner: Planner, task: Task) -> Callable[[], float]:
     """Share of a whole replan of K candidates that its physics rollouts take."""
-    programs = [load(parse(task.human_reward))] * CANDIDATES
+    programs = [load(parse(task.rewards.human))] * CANDIDATES
     rows = [np.repeat(x, CANDIDATES, axis=0) for x in task.start(np.random.default_rng(0), 1)]
     start, key = planner.sim_physics.start(*rows), jax.random.key(0)
     controllers, plan = planner.optimise(programs, key), planner.init(planner.space.held(start))

@@ -6,7 +6,7 @@ The reward of Brax is 1 a step until the pole leans by 0.2 rad; variants of it s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,7 @@ def task() -> Task:
         measure=lambda episode: {"up_s": float(episode.time[-1])},
         episode_s=EPISODE * CTRL_DT,
     )
-    return replace(made, over=over)
+    return made.replace(over=over)
 
 
 def brax_settings(ppo: PpoConfig, seed: int) -> dict[str, Any]:

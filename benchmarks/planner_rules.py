@@ -167,7 +167,7 @@ def run(name: str, row: str, rollouts: int, episodes: int) -> dict[str, Any]:
     ]  # fmt: skip
     planner = build_planner(compose(given).optimizer, task)
     sandbox = Sandbox(make_probe(task, planner.sim_physics, 0))
-    program = sandbox.vet(task.human_reward).program
+    program = sandbox.vet(task.rewards.human).program
     sandbox.close()
     assert program is not None
     start = planner.sim_physics.start(*task.start(np.random.default_rng(1), episodes))

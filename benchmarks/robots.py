@@ -98,7 +98,7 @@ def measured(model: Path, words: str, settings: list[str], trials: int, seconds:
     optimizer = build_optimizer(config.optimizer, task, config.physics, said.append)
     probe = make_probe(task, optimizer.sim_physics, config.seed)
     sandbox = Sandbox(probe, name=config.sandbox, batch=scored_at_once(config.optimizer, task))
-    verdict = sandbox.vet(task.initial_reward)
+    verdict = sandbox.vet(task.rewards.initial)
     sandbox.close()
     cpu, wall = time.process_time(), time.monotonic()
     (found,) = evaluate(optimizer, task, [verdict], range(SEED, SEED + trials))
@@ -109,7 +109,7 @@ def measured(model: Path, words: str, settings: list[str], trials: int, seconds:
     return {
         "words": words,
         "n": trials,
-        "said": [*task.warnings, *said],
+        "said": [*task.origin.warnings, *said],
         "samples": settings_used.mppi.samples,
         "horizon_s": round(settings_used.horizon_s, 3),
         "knots": settings_used.knots,

@@ -124,7 +124,7 @@ def searched(config: Config, root: Path) -> dict[str, Any]:
 
 def trial(task: Task, e: Trial) -> TrialScore:
     """Return a trial as a search sees it."""
-    success = achieved(task.motion, dict(e.metrics))
+    success = achieved(task.scoring.motion, dict(e.metrics))
     return TrialScore(fault(e)[0], None if success is None else bool(success), score_of(task, e))
 
 

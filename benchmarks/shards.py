@@ -61,9 +61,9 @@ def vetted(overrides: Sequence[str], count: int) -> tuple[Any, Any, Any, list[Ve
     """Return (config, task, optimizer, verdicts of `count` programs, processor time to vet one in s)."""
     config = compose(overrides)
     task, optimizer = task_and_optimizer(config)
-    first = parse(task.initial_reward).weights
+    first = parse(task.rewards.initial).weights
     texts = [
-        with_weights(task.initial_reward, {k: w * (1 + 0.01 * i) for k, w in first.items()}) for i in range(count)
+        with_weights(task.rewards.initial, {k: w * (1 + 0.01 * i) for k, w in first.items()}) for i in range(count)
     ]
     sandbox = Sandbox(make_probe(task, optimizer.sim_physics, 0))
     sandbox.vet(texts[0])

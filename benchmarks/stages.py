@@ -220,7 +220,7 @@ def film(given: argparse.Namespace) -> dict[str, Any]:
     return {
         "renderer": renderer().name,
         "size": FULL.size,
-        "cameras": len(task.cameras),
+        "cameras": len(task.view.cameras),
         "pictures_per_s": round(statistics.median(count / s for s, count in taken[1:]), 1),
     }
 

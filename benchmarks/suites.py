@@ -121,7 +121,7 @@ def row_of(
     if not same:
         programs[FIRST] = found["programs"][found["first"]]
         task_made = task_of(config)
-        own = task_made.environment_reward or task_made.human_reward
+        own = task_made.rewards.environment or task_made.rewards.human
         programs |= {SUITE: own} if own else {}
     named = measured(config, {**found, "programs": programs, "announced": method}, truth, 0)["truth"]
 
@@ -142,7 +142,7 @@ def screened(task: str, further: Sequence[str], trials: int) -> dict[str, list[f
     config = compose([*TASKS[task], "seed=50", *further])
     own = task_of(config)
     config = sized(config, own, 1, lambda _: None)
-    programs = {FIRST: own.initial_reward} | ({SUITE: own.environment_reward} if own.environment_reward else {})
+    programs = {FIRST: own.rewards.initial} | ({SUITE: own.rewards.environment} if own.rewards.environment else {})
     found = {"programs": programs, "announced": FIRST, "samples": None}
     truth = measured(config, found, trials, 0)["truth"]
     scores = {name: [trial[2] for trial in of] for name, of in truth.items()}
@@ -200,7 +200,7 @@ def moved(config: Config, episodes: int, share: float) -> list[float]:
         controls = rng.uniform(low, high, (1, steps, task.model.nu)).astype(np.float32)
         params = controls, np.full(1, times.ctrl_dt, np.float32)
         found = physics.rollout(begun, following, params, steps=steps, key=jax.random.key(0))
-        returns.append(task.score(task.measure(episode_of(found, 0, steps), task)))
+        returns.append(task.scoring.score(task.scoring.measure(episode_of(found, 0, steps), task)))
     physics.close()
     return returns
 

@@ -107,7 +107,7 @@ def rounded(measures: Mapping[str, Any], names: Sequence[str]) -> dict[str, floa
 
 def in_a_world(setup: EvaluationSetup, seed: int) -> EvaluationSetup:
     """Return `setup` with episodes in a randomised world, if the task has any."""
-    if setup.task.ranges is None:
+    if setup.task.course.ranges is None:
         return setup
     known = setup.optimizer.sim_physics
     world = NativePhysics(
@@ -115,7 +115,7 @@ def in_a_world(setup: EvaluationSetup, seed: int) -> EvaluationSetup:
         known.layout,
         sim_dt=known.sim_dt,
         ctrl_dt=known.ctrl_dt,
-        domain=draw_worlds(setup.task.ranges, 1, seed),
+        domain=draw_worlds(setup.task.course.ranges, 1, seed),
     )
     return replace(setup, optimizer=setup.optimizer.acting_in(world))
 
@@ -126,7 +126,7 @@ def draw(name: str, states: bytes, curves: dict[str, Any] | None, setup: Any, ou
     stride = 1.0 / float(setup.task.goals["stride_frequency"])
     part = clip.times <= FROM_S + stride  # from the start, since the camera follows the body
     act = None if clip.act is None else clip.act[part]
-    task = replace(clip.task, cameras=clip.task.cameras[:1])
+    task = clip.task.replace(cameras=clip.task.view.cameras[:1])
     clip = replace(clip, task=task, qpos=clip.qpos[part], times=clip.times[part], act=act)
     shots = list(frames(clip, Style(SIZE, PICTURES / stride), captions=False))[-PICTURES:]
     rows = [np.concatenate(shots[i : i + COLUMNS], axis=1) for i in range(0, PICTURES, COLUMNS)]

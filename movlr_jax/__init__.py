@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from movlr_jax.control.muscle_controllers import MuscleLaw
     from movlr_jax.control.settings import OptimizerSettings
     from movlr_jax.language.base import Critique, Evaluation, Preference, ProposalRequest, TermAdvice
-    from movlr_jax.models import ModelAdapter
+    from movlr_jax.models import ModelAdapter, ModelInfo
     from movlr_jax.rewards.function import RewardFunction
     from movlr_jax.storage.trajectory import EpisodeRecord
     from movlr_jax.tasks import Task, simple_task
@@ -51,6 +51,7 @@ __all__ = [
     "EpisodeRecord",
     "Evaluation",
     "ModelAdapter",
+    "ModelInfo",
     "MuscleLaw",
     "OptimizerSettings",
     "PlanningRule",
@@ -87,6 +88,7 @@ _LATER = {  # name -> module, imported at first use
     **dict.fromkeys(("Critique", "Evaluation", "Preference", "ProposalRequest", "TermAdvice"), "language.base"),
     "EpisodeRecord": "storage.trajectory",
     "ModelAdapter": "models",
+    "ModelInfo": "models",
     "MuscleLaw": "control.muscle_controllers",
     "OptimizerSettings": "control.settings",
     "PlanningRule": "control.mpc.rules",

@@ -65,7 +65,7 @@ def load_task(
         **task_settings: Settings of the task, as `tilt_deg=30.0`; on the command line `task.settings.tilt_deg=30.0`.
 
     Returns:
-        The task. `task.model` is the MuJoCo model, `task.goals` what rewards may aim at, `task.human_reward` a
+        The task. `task.model` is the MuJoCo model, `task.goals` what rewards may aim at, `task.rewards.human` a
         hand-written reward program.
 
     Raises:
@@ -74,7 +74,6 @@ def load_task(
     from movlr_jax.engine.environment import prepare_environment
 
     prepare_environment()
-    from dataclasses import replace
 
     from movlr_jax.config.compose import compose
     from movlr_jax.config.overrides import overrides_of, task_override
@@ -92,8 +91,8 @@ def load_task(
     named, words = [task_override(name)] if name else [], overrides_of(given)
     overrides = Overrides((*named, *settings, *words))
     built = task_of(compose(overrides))
-    overrides.loaded = {key: value for key, value in vars(built).items() if key != "overrides"}
-    return replace(built, overrides=overrides)
+    overrides.loaded = {key: value for key, value in built.leaves().items() if key != "overrides"}
+    return built.replace(overrides=overrides)
 
 
 def _reference(given: str | Path) -> str | Path:
@@ -295,7 +294,7 @@ class SearchRun:
         self.root = Path(root)
         self._given, self._trust = task, trust
         with Archive.open(self.root, write=False) as archive:
-            self._run = read_run(archive, motion=task.motion if task else None)
+            self._run = read_run(archive, motion=task.scoring.motion if task else None)
         self.finished = self._run.state == "finished"
 
     @cached_property
@@ -604,12 +603,12 @@ def _configured(
     if task is None or isinstance(task, str | Path):
         config, built = compose([*([task_override(task)] if task else []), *overrides]), None
     elif others and not task.named:
-        made = "changed" if task.overrides else "made"
+        made = "changed" if task.origin.overrides else "made"
         raise UserError(
             f"{others[0]} cannot be set here: the task {task.name} was {made} in Python; give it where it is made"
         )
-    elif task.overrides:
-        config = compose([*task.overrides, *overrides])
+    elif task.origin.overrides:
+        config = compose([*task.origin.overrides, *overrides])
         changed = others or {"reference", "reference_by", "instruction"} & {*names}
         built = task_of(config) if changed and task.named else task
     else:  # made in Python: no command can name it

@@ -52,7 +52,7 @@ class Trial:
     curve_time: Sequence[float] = ()  # s, time axis of the curves in `terms` and `series`
     timing: Mapping[str, float] = field(default_factory=dict)
     learning: Mapping[str, Any] = field(default_factory=dict)  # training curves, if a policy was trained
-    # degenerate pattern -> sentence; see `Task.faults`
+    # degenerate pattern -> sentence; see `Task.scoring.faults`
     faults: Mapping[str, str] = field(default_factory=dict)
     gait: Mapping[str, Any] = field(default_factory=dict)  # `GaitAnalysis.record`; empty if it does not walk
     stem: str = ""  # path of its files in the run directory, without the ending

@@ -76,7 +76,7 @@ def test_task_by_name_has_settings_of_command():
     task = mj.load_task("bottle_pour", model="myoarm_r", episode_s=1, tilt_deg=30.0)
     assert isinstance(task.model, mujoco.MjModel)
     assert (task.name, task.adapter.name, task.episode_s) == ("bottle_pour", "myoarm_r", 1.0)
-    config = compose(task.overrides)
+    config = compose(task.origin.overrides)
     assert config.task.settings["tilt_deg"] == 30.0
     assert config.task.settings["bottle_kg"] == compose(["+task=bottle_pour"]).task.settings["bottle_kg"]
 
@@ -232,7 +232,7 @@ def test_changed_task_is_one_that_runs(leg: mj.Task):
     def still(state, seconds):
         return state.replace(qvel=np.zeros_like(np.asarray(state.qvel)))
 
-    changed = replace(leg, perturb=still)
+    changed = leg.replace(perturb=still)
     assert leg.named
     assert not changed.named
     given = mj.evaluate_reward("human", changed, *QUICK).trajectory
@@ -240,7 +240,7 @@ def test_changed_task_is_one_that_runs(leg: mj.Task):
     assert np.abs(given.qpos - free.qpos).max() > 1e-4
     with pytest.raises(mj.UserError, match="episode_s cannot be set here: the task tiny_kick was changed in Python"):
         mj.evaluate_reward("human", changed, *QUICK, episode_s=0.2)
-    assert mj.run_search(changed, *QUICK, **small()).task.perturb is still
+    assert mj.run_search(changed, *QUICK, **small()).task.course.perturb is still
 
 
 def test_task_made_in_python_is_searched_and_continued(folder: Path):

@@ -258,11 +258,11 @@ def _model(name: str) -> list[Check]:
     from movlr_jax.models.download import SWITCH
 
     adapter = MODELS[name]
-    about = f"{adapter.source}; licence: {adapter.licence}"
-    if adapter.files is None or name == NEEDED_MODEL:
+    about = f"{adapter.info.source}; licence: {adapter.info.licence}"
+    if adapter.info.files is None or name == NEEDED_MODEL:
         return [Check(f"model {name}", True, f"{_size(adapter)}; {about}")]
     try:
-        here = adapter.files()
+        here = adapter.info.files()
     except UserError as error:
         return [Check(f"model {name}", None, str(error))]
     if here is None:

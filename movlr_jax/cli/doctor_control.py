@@ -47,7 +47,7 @@ def control_lines(task: Task) -> list[str]:
         f"{trial:.0f} s with {samples} samples; optimizer.mppi.samples={suggested} takes at most "
         f"{_AT_MOST_S:g} s",
         f"search: about {trials} trials with its defaults, {trials * trial / 60:.0f} min",
-        *task.warnings,
+        *task.origin.warnings,
     ]
 
 

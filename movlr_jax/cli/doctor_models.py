@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -121,7 +120,7 @@ def judge_pair(
     clips = {a.name: pair.good, b.name: pair.bad or pair.good}
     judge = ModelJudge(client, MotionMedia(model.shown, archive, lambda e: clips[e.name]))
     # the success of the task is not that of the pair
-    pair_task = dataclasses.replace(task, description=pair.description, focus="", success="", episode_s=SECONDS)
+    pair_task = task.replace(description=pair.description, focus="", success="", episode_s=SECONDS)
     # with one film shown twice, both orders are the same question, so the second order needs another sample number
     preferences = judge.compare_all(pair_task, [(a, b), (b, a)], [0, 0 if pair.bad else 1])
     expected = ("first", "second") if pair.bad else ("tie", "tie")

@@ -37,7 +37,7 @@ def evaluate(config: Config, job: int | None = None) -> int:
     if job is not None:
         config = dataclasses.replace(config, run_dir=str(default_folder(task) / str(job)))
     setup = prepared(config, reporter, task=task)
-    for sentence in (about_success(task), *task.warnings):
+    for sentence in (about_success(task), *task.origin.warnings):
         if sentence:
             reporter.say(sentence)
     run_and_film(setup, config.seed, reporter, lambda record: print(json.dumps(record), flush=True))

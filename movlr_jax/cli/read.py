@@ -35,7 +35,7 @@ def read(arguments: list[str]) -> int:
 def show_reading(instruction: str, settings: Sequence[str]) -> int:
     """Print the reading of a sentence on the model or task of the settings, as `read`. Raises UserError."""
     task = task_of(compose([*settings, *overrides_of({"instruction": instruction})]))
-    sentence = task.motion
+    sentence = task.scoring.motion
     assert sentence is not None  # a task with an instruction has no places to reach
     if sentence.problem:
         print(sentence.problem, file=sys.stderr)

@@ -123,12 +123,12 @@ def build_planner(
                 box = target_box(model, posture_of(task), resting, config.targets.reach, few)
         space = ControlSpace(model, config.knots, config.horizon_s, config.spline, resting, box)
     acting = replace(task, model=model)
-    worlds, ranges = config.mppi.worlds, task.ranges or _PLAN_RANGES
+    worlds, ranges = config.mppi.worlds, task.course.ranges or _PLAN_RANGES
     domain = draw(ranges, worlds, _WORLD_SEED) if worlds > 1 else None
     times = {"sim_dt": config.plan_dt, "ctrl_dt": config.ctrl_dt}
     plan = planning_physics(physics, acting, **times, say=say, domain=domain, graph=config.warp_graph)
     sim: Physics
-    if targets and task.holds_controls:
+    if targets and task.course.holds_controls:
         sim = HeldTargets(task.model, targets, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
     else:
         sim = NativePhysics(model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)

@@ -38,16 +38,16 @@ def play(
     candidates = len(start.time) if key.ndim else loop.candidates
     for t in range(0, steps, every):
         key, *params_keys, act_key = split(key, 4)
-        if task.perturb:
-            state = task.perturb(state, every * loop.physics.ctrl_dt)
+        if task.course.perturb:
+            state = task.course.perturb(state, every * loop.physics.ctrl_dt)
         now, count = loop.params(state, params_keys), min(every, steps - t)
         segment = loop.physics.rollout(state, loop.policy, now, steps=count, key=act_key, candidates=candidates)
         segments.append(segment)
         state = segment.final
         if progress:
             progress(min(t + every, steps), steps)
-        if task.over is not None:
-            over |= task.over(segment.steps, initial).any(axis=1) | np.asarray(state.diverged)
+        if task.course.over is not None:
+            over |= task.course.over(segment.steps, initial).any(axis=1) | np.asarray(state.diverged)
             if over.all():
                 break
     return concatenate(segments).replace(start=start)
@@ -81,9 +81,9 @@ def concatenate(segments: Sequence[Trajectory]) -> Trajectory:
 def episode_ends(trajectory: Trajectory, first: Step, task: Task) -> np.ndarray:
     """Return [B] the number of control steps that count in each row: all, or up to the one that ended it (a fall)."""
     rows, steps = np.shape(trajectory.actions)[:2]
-    if task.over is None:
+    if task.course.over is None:
         return np.full(rows, steps)
-    over = task.over(trajectory.steps, first)
+    over = task.course.over(trajectory.steps, first)
     return np.where(over.any(axis=1), over.argmax(axis=1) + 1, steps)
 
 

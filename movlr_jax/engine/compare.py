@@ -192,7 +192,7 @@ def read_row(folder: Path, config: Config, task: Task, reason: str | None) -> Me
         reason=None if best else reason,
         models=run.about.get("models_used", ""),
         best=best.name if best else "",
-        score=statistics.fmean(task.score(dict(m)) if m else math.nan for m in measured),
+        score=statistics.fmean(task.scoring.score(dict(m)) if m else math.nan for m in measured),
         success=metrics.get("success", math.nan),
         programs=len(run.candidates),
         failed=sum(candidate.failed for candidate in run.candidates.values()),

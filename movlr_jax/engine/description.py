@@ -31,8 +31,8 @@ def describe(context: SearchContext) -> dict[str, Any]:
         "description": task.description,
         **({"reading": read} if scripted and (read := reading(task)) else {}),
         "model": task.adapter.name,
-        "model_notes": [*task.notes, *task.warnings],
-        "cameras": [camera.shows for camera in (*task.cameras, *task.more_cameras)],
+        "model_notes": [*task.origin.notes, *task.origin.warnings],
+        "cameras": [camera.shows for camera in (*task.view.cameras, *task.view.more_cameras)],
         "seed": config.seed,
         "method": config.method.name,
         "settings": flat(plain(dataclasses.replace(config, tuned_settings={}))),
@@ -73,7 +73,7 @@ def about_tuned(config: Config) -> str | None:
 
 def about_success(task: Task) -> str | None:
     """Return a sentence about what counts as a success, or None for a task that does not say it in words."""
-    return f"success: {task.success}" if task.success else None
+    return f"success: {task.scoring.success}" if task.scoring.success else None
 
 
 def to_yaml(config: Config) -> str:
@@ -83,7 +83,7 @@ def to_yaml(config: Config) -> str:
 
 def model_files(task: Task) -> list[Path]:
     """Return the MJCF file of the task's model with all that it includes; none for a model that has no such file."""
-    file = task.adapter.files() if task.adapter.files else None
+    file = task.adapter.info.files() if task.adapter.info.files else None
     return files_of(file) if file else []
 
 

@@ -78,7 +78,7 @@ def fingerprint(task: Task) -> bytes:
     mujoco.mj_saveModel(task.model, None, model)
     goals = [(name, np.asarray(goal).tolist()) for name, goal in task.goals.items()]
     starts = [array.tolist() for array in task.start(np.random.default_rng(0), 2)]
-    starts += [] if task.rest is None else [np.asarray(task.rest).tolist()]
+    starts += [] if task.course.rest is None else [np.asarray(task.course.rest).tolist()]
     return model.tobytes() + repr((task.name, task.description, task.episode_s, goals, starts)).encode()
 
 
@@ -113,7 +113,7 @@ def prepared(
     try:
         with reporter.stage("vet"):
             verdict = sandbox.vet(source)
-            human = sandbox.vet(task.human_reward).program if compare and source != task.human_reward else None
+            human = sandbox.vet(task.rewards.human).program if compare and source != task.rewards.human else None
     finally:
         sandbox.close()
     if not verdict.accepted:
@@ -145,10 +145,12 @@ def run_episode(setup: EvaluationSetup, seed: int, reporter: Reporter) -> tuple[
     with reporter.stage("optimise") as tick:  # an interrupted training is continued
         seeds = range(seed, seed + (config.trials or 1))
         (trials,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], seeds, tick, kept)
-    outcome, claim = middle(setup.task, trials), claim_of(setup.task.motion, trials)
+    outcome, claim = middle(setup.task, trials), claim_of(setup.task.scoring.motion, trials)
     if len(trials) > 1:
         for trial in trials:
-            reporter.say(f"  seed {trial.seed}: {trial.reason or verdict(setup.task.motion, dict(trial.metrics))}")
+            reporter.say(
+                f"  seed {trial.seed}: {trial.reason or verdict(setup.task.scoring.motion, dict(trial.metrics))}"
+            )
         reporter.say(f"{setup.origin} from {claim.n} starts: {claim.text(interval=True)}")
     result: dict[str, Any] = {
         "task": setup.task.name,
@@ -216,7 +218,7 @@ def run_and_film(
             raise UserError(f"reward {setup.origin}: {outcome.reason}")
         if films_here(setup.config, reporter):
             name = f"{setup.origin} reward, seed {result['seed']}{setup.where}"
-            caption = Caption(setup.task.description, name, verdict(setup.task.motion, dict(outcome.metrics)))
+            caption = Caption(setup.task.description, name, verdict(setup.task.scoring.motion, dict(outcome.metrics)))
             with reporter.stage("film") as tick:
                 clip = clip_of(setup.task, outcome.states or b"", caption)
                 made = film(clip, style_of(setup.config.preview), tick)

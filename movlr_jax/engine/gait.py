@@ -24,7 +24,7 @@ def analysed(record: EpisodeRecord, task: Task) -> dict[str, Any]:
         )
     analysis = analyse(made)
     return {
-        "metrics": task.measure(episode, task),
-        "faults": dict(task.faults(episode, task)) if task.faults else {},
+        "metrics": task.scoring.measure(episode, task),
+        "faults": dict(task.scoring.faults(episode, task)) if task.scoring.faults else {},
         "curves": analysis.record() if analysis else None,
     }

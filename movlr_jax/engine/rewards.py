@@ -48,8 +48,8 @@ def reward_source(reward: str, task: Task) -> tuple[str, str]:
 
 def _named(task: Task) -> dict[str, str]:
     """Return the programs of a task by the names that users give them."""
-    own = {"environment": task.environment_reward} if task.environment_reward else {}
-    return {"human": task.human_reward, "initial": task.initial_reward, **own}
+    own = {"environment": task.rewards.environment} if task.rewards.environment else {}
+    return {"human": task.rewards.human, "initial": task.rewards.initial, **own}
 
 
 @contextlib.contextmanager

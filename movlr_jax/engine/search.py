@@ -125,7 +125,7 @@ def _introduce(config: Config, task: Task, reporter: Reporter) -> None:
         f"searching a reward for {task.name}: {config.candidates} candidates x "
         f"{config.generations} generations, seed {config.seed}, method {config.method.name}",
         about_success(task),
-        *task.warnings,
+        *task.origin.warnings,
         about_tuned(config),
     ):
         if sentence:

@@ -43,8 +43,8 @@ def check_read(config: Config, task: Task) -> None:
     """
     if config.instruction is None or config.instruction_partial or config.resume or _model_writes(config):
         return
-    if task.motion is not None and task.motion.problem:
-        raise UserError(task.motion.problem)
+    if task.scoring.motion is not None and task.scoring.motion.problem:
+        raise UserError(task.scoring.motion.problem)
 
 
 def _model_writes(config: Config) -> bool:

@@ -37,7 +37,7 @@ def confirm(context: SearchContext, found: Found) -> Confirmation | None:
         for trial in of:
             film_trial(context, name, trial)
     journal.end(CONFIRM)
-    claims = {name: claim_of(context.task.motion, of) for name, of in trials.items()}
+    claims = {name: claim_of(context.task.scoring.motion, of) for name, of in trials.items()}
     confirmed = confirmation(champion, first, claims, _p_better(context, found, trials, first), context.scored)
     # of a search that went on, the champion may be another
     context.archive.record("confirmed", written(confirmed))

@@ -64,7 +64,7 @@ def satisfied(
     nothing (critique: None if it is about another program); or if its motion has no fault and matches the task
     (`method.stop_alignment`).
     """
-    claim = claim_of(context.task.motion, population.trials[best.name])
+    claim = claim_of(context.task.scoring.motion, population.trials[best.name])
     enough = claim.n >= max(plan.look, _ENOUGH) and claim.successes == claim.n
     if enough and critique and critique.success and not critique.problems:
         return f"all {claim.n} trials of {best.name} succeed, and the critic asks for nothing"
@@ -78,7 +78,7 @@ def in_a_line(context: SearchContext, best: Evaluation, trials: Sequence[Trial])
     """Return what `best` came to. Where the task measures nothing, as one from words, it is the last critique."""
     criticised = context.archive.events("criticised")
     if summary(best.metrics) or not criticised:
-        return claim_of(context.task.motion, trials).text()
+        return claim_of(context.task.scoring.motion, trials).text()
     critique = criticised[-1].data
     verdict = "success" if critique["success"] else "; ".join(["no success", *critique["problems"][:1]])
     return f"{critique['author']}: {verdict}"

@@ -158,7 +158,9 @@ def measure(
     terms: Values [T] of each term. replaced: Counts of non-finite values per term, in the episode and in its plans.
     """
     metrics = measured(episode, task, ctrl_dt)
-    series = biomechanics.series(episode, task) | dict(task.series(episode, task) if task.series else {})
+    series = biomechanics.series(episode, task) | dict(
+        task.scoring.series(episode, task) if task.scoring.series else {}
+    )
     reason = None
     if bool(episode.diverged):
         reason = "the simulation diverged under this program; reward less violent motion"
@@ -176,7 +178,7 @@ def measure(
         },
         series={name: _curve(values[picked]) for name, values in series.items()},
         curve_time=[round(t, 4) for t in time_s[picked].tolist()],
-        faults=dict(task.faults(episode, task)) if task.faults and not reason else {},
+        faults=dict(task.scoring.faults(episode, task)) if task.scoring.faults and not reason else {},
         gait={} if reason else biomechanics.gait(episode, task),
     )
 

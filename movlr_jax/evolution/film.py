@@ -162,7 +162,7 @@ def sheet_path(path: str) -> str:
 
 def caption(context: SearchContext, name: str, trial: Trial) -> Caption:
     """Return the caption of a film of the search."""
-    said = verdict(context.task.motion, dict(trial.metrics))
+    said = verdict(context.task.scoring.motion, dict(trial.metrics))
     return Caption(context.task.description, name, said, context.roles.note)
 
 

@@ -30,7 +30,7 @@ def score_of(task: Task, trial: Trial) -> float:
     """Return the task score of one episode, -inf if it failed or the simulation diverged."""
     if trial.failed or trial.metrics.get("diverged_fraction", 0.0) > 0:
         return -math.inf
-    score = task.score(dict(trial.metrics))
+    score = task.scoring.score(dict(trial.metrics))
     return score if math.isfinite(score) else -math.inf
 
 

@@ -138,8 +138,8 @@ def _suited(context: SearchContext, plan: TrialPlan, begun: _Begun) -> TrialPlan
 def baselines(context: SearchContext) -> tuple[dict[str, Verdict], str]:
     """Return the programs that a search is compared with, by name, and the name of the first one."""
     first = candidate_name(0, 0) if starts_with_a_program(context) else "initial"
-    programs, human = {first: vet_one(context, start_program(context))}, context.task.human_reward
-    if human and human not in (start_program(context), context.task.initial_reward):
+    programs, human = {first: vet_one(context, start_program(context))}, context.task.rewards.human
+    if human and human not in (start_program(context), context.task.rewards.initial):
         verdict = vet_one(context, human)
         programs |= {HAND_WRITTEN: verdict} if verdict.program else {}
     return programs, first
@@ -148,11 +148,11 @@ def baselines(context: SearchContext) -> tuple[dict[str, Verdict], str]:
 def _say(context: SearchContext, ran: Trials, first: str) -> None:
     for name, trials in ran.items():
         label = "the first program" if name == first else f"the {name} program"
-        context.reporter.say(f"{label}: {claim_of(context.task.motion, trials).text()}")
+        context.reporter.say(f"{label}: {claim_of(context.task.scoring.motion, trials).text()}")
 
 
 def _none_succeeds(task: Task, ran: Trials) -> bool:
-    claims = [claim_of(task.motion, trials) for trials in ran.values()]
+    claims = [claim_of(task.scoring.motion, trials) for trials in ran.values()]
     return all(claim.successes == 0 for claim in claims)
 
 
@@ -188,7 +188,7 @@ def _stronger(
 
 def _better(context: SearchContext, after: Sequence[Trial], before: Sequence[Trial]) -> bool:
     """Return whether the trials `after` are clearly better than those `before`, of the same seeds."""
-    now, then = (claim_of(context.task.motion, trials).successes or 0 for trials in (after, before))
+    now, then = (claim_of(context.task.scoring.motion, trials).successes or 0 for trials in (after, before))
     if now > then:
         return True
     return replaces(believed(context.task, {"after": after, "before": before}, ["after", "before"]), 0, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from movlr_jax._util.parts import worked
@@ -52,7 +52,7 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
     edited = population.trials.get(parent.name, ()) if parent else [*looked.values()]
     request = ProposalRequest(
         generation=g,
-        task=replace(context.task, initial_reward=start),  # the first edits start from it
+        task=context.task.replace(initial=start),  # the first edits start from it
         parent=parent,
         critique=brief.critique,
         history=tuple(brief.history),
@@ -102,7 +102,7 @@ def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, pop
 
 def results(context: SearchContext, trials: Sequence[Trial]) -> str:
     """Return what the trials of a program came to, and the poorest of them; empty where nothing is measured."""
-    motion, ran = context.task.motion, poorest_first(context, trials)
+    motion, ran = context.task.scoring.motion, poorest_first(context, trials)
     if not context.scored or not ran:
         return ""
     text = claim_of(motion, trials).text()

@@ -222,7 +222,9 @@ def decision(context: SearchContext, population: Population, ranking: Ranking) -
     if ranking.flip_rate is None:
         because = "it was the previous champion" if before else "it is the first that ran"
         return f"{warning}this generation is not ranked, and {name} is kept only because {because}"
-    claims = {n: claim_of(context.task.motion, population.trials[n]).text() for n in (name, before, rival) if n}
+    claims = {
+        n: claim_of(context.task.scoring.motion, population.trials[n]).text() for n in (name, before, rival) if n
+    }
     if before is None:
         text = f"{name} is the first champion: {claims[name]}"
     elif name != before:
@@ -246,7 +248,7 @@ def no_gradient(context: SearchContext, trials: Trials) -> str:
     scores = [statistics.fmean(score_of(task, t) for t in of) for of in ran if of]
     measured = [t.metrics for of in ran for t in of]
     succeeds = any(metrics.get("success", 0.0) for metrics in measured)
-    if len(scores) < 2 or succeeds or not max(scores) - min(scores) <= task.tie:
+    if len(scores) < 2 or succeeds or not max(scores) - min(scores) <= task.scoring.tie:
         return ""
     if context.config.instruction:  # it has only the scores that its words give
         return (

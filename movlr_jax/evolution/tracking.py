@@ -128,7 +128,7 @@ def numbers(
     calls, cost = context.archive.spent()
     champion = str(population.champion)
     trials, program = population.trials[champion], population.programs[champion]
-    claim = claim_of(context.task.motion, trials)
+    claim = claim_of(context.task.scoring.motion, trials)
     found = {
         "score/best": float(np.mean([score_of(context.task, trial) for trial in trials])),
         "trials/best": claim.n,

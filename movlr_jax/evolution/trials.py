@@ -138,7 +138,7 @@ def believed(task: Task, trials: Trials, names: Sequence[str]) -> Posterior:
 
 
 def _success(task: Task, trial: Trial) -> bool | None:
-    value = achieved(task.motion, dict(trial.metrics))
+    value = achieved(task.scoring.motion, dict(trial.metrics))
     return None if value is None else bool(value)
 
 

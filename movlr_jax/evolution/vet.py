@@ -53,7 +53,7 @@ def start_program(context: SearchContext) -> str:
     that its answers must have, and no program trains with rewards of another size.
     """
     task, canonical = context.task, context.config.method.start in ("human", "canonical")
-    return rescaled(task.human_reward if canonical else task.initial_reward, context.weights)
+    return rescaled(task.rewards.human if canonical else task.rewards.initial, context.weights)
 
 
 def rescaled(source: str, limits: tuple[float, float] | None) -> str:

@@ -96,7 +96,7 @@ def frames(
         at: Times [F] s of the pictures; None for real time.
     """
     clip, lost_s = _until_lost(clip)
-    (width, height), cameras = style.size, clip.task.cameras
+    (width, height), cameras = style.size, clip.task.view.cameras
     strip = max(10, round(STRIP * height)) if captions else 0
     times = _frame_times(clip.times, style.fps) if at is None else np.asarray(at, float)
     strips = Strips(clip.caption, width * len(cameras), strip) if captions else None
@@ -105,8 +105,8 @@ def frames(
     with Canvas(clip.task.model, view, len(cameras), samples=style.samples, detail=detail) as canvas:
         model, data = canvas.model, mujoco.MjData(canvas.model)
         muscles = clip.act is not None and len(muscle_tendons(model)[0]) > 0
-        colours = MuscleColours(model, clip.task.weakened, _THIN_PX * detail) if muscles else None
-        display = Display(view[1], width, muscles=muscles, weakened=bool(clip.task.weakened))
+        colours = MuscleColours(model, clip.task.view.weakened, _THIN_PX * detail) if muscles else None
+        display = Display(view[1], width, muscles=muscles, weakened=bool(clip.task.view.weakened))
         views, marks = Views(model, cameras), Marks.of(clip.task)
         readings = _readings(model, data, clip, lost_s, times)
         for reading, i, f in zip(readings, *_steps(clip.times, times), strict=True):
@@ -128,7 +128,7 @@ def _readings(
     model: mujoco.MjModel, data: mujoco.MjData, clip: Clip, lost_s: float | None, times: np.ndarray
 ) -> list[Reading]:
     """Return what is written into the pictures at `times` [F] s."""
-    body = traveller(clip.task.cameras)
+    body = traveller(clip.task.view.cameras)
     lost = [None if lost_s is None or time < lost_s else lost_s for time in times]
     if body is None:
         return [Reading(float(t), lost_s=gone) for t, gone in zip(times, lost, strict=True)]

@@ -38,7 +38,7 @@ def picture(task: Task, groups: Mapping[str, int]) -> bytes:
             if actuator.trntype[0] == mujoco.mjtTrn.mjTRN_TENDON:
                 model.tendon_rgba[actuator.trnid[0]] = colour_of(group)
         place(model, data, qpos)
-        bodies, front = data.xpos[1:], task.cameras[0].azimuth
+        bodies, front = data.xpos[1:], task.view.cameras[0].azimuth
         x, y, z = ((bodies.min(axis=0) + bodies.max(axis=0)) / 2).tolist()
         distance = 1.5 * float(np.ptp(bodies, axis=0).max()) + 0.3  # all bodies fill the view
         cameras = [Camera((x, y, z), distance, front + turn, elevation=-5.0) for turn in (30.0, -60.0, -150.0)]

@@ -53,7 +53,7 @@ class Replay:
     def __post_init__(self) -> None:
         self.model = copy.copy(self.task.model)
         self.data = mujoco.MjData(self.model)
-        self._colours = MuscleColours(self.model, self.task.weakened)
+        self._colours = MuscleColours(self.model, self.task.view.weakened)
         self._clock = 0.0  # s since the start of the episode
         self.show(0)
 
@@ -121,7 +121,7 @@ def in_window(replay: Replay) -> None:
             f"MuJoCo's viewer does not open ({error}); on macOS start it as mjmovlr-jax view, or give in=browser"
         ) from None
     with handle:
-        camera = replay.task.cameras[0]
+        camera = replay.task.view.cameras[0]
         with handle.lock():
             handle.cam.lookat[:] = np.asarray(camera.lookat) @ replay.task.layout.world.frame
             handle.cam.distance = camera.distance
@@ -169,8 +169,8 @@ class Page:
         self._scene.show_tendons = True
         self._scene.site_groups_visible[:] = [False] * 6
         self._server.scene.set_up_direction(replay.task.layout.world.up)
-        self._server.initial_camera.look_at = self._scene_place(replay.task.cameras[0].lookat)
-        self._server.initial_camera.position = self._scene_place(eye(replay.task.cameras[0]))
+        self._server.initial_camera.look_at = self._scene_place(replay.task.view.cameras[0].lookat)
+        self._server.initial_camera.position = self._scene_place(eye(replay.task.view.cameras[0]))
         self._controls()
         self._draw()
 

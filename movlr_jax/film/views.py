@@ -58,8 +58,8 @@ def traveller(cameras: Sequence[Camera]) -> str | None:
 
 def ground_of(task: Task) -> Callable[[np.ndarray], np.ndarray] | None:
     """Return the height [...] m of the ground at [..., 2] m, or None if it is not known."""
-    if task.ground_height is not None:
-        return task.ground_height
+    if task.course.ground_height is not None:
+        return task.course.ground_height
     height = floor_height(task.model)
     return None if height is None else lambda xy: np.full(np.shape(xy)[:-1], height)
 
@@ -96,7 +96,7 @@ class Marks:
     @classmethod
     def of(cls, task: Task) -> Marks:
         """Return the marks of a task. A target that the scene already shows as an outline gets no rings."""
-        model, body = task.model, traveller(task.cameras)
+        model, body = task.model, traveller(task.view.cameras)
         shown = f"target_{task.roles.get('object', '')}"
         outlined = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, shown) >= 0
         goals = [np.asarray(v, float) for name, v in task.goals.items() if name.endswith("_pos")]
@@ -104,7 +104,7 @@ class Marks:
         data = mujoco.MjData(model)
         mujoco.mj_kinematics(model, data)
         frame = World(up_of(model, data)).frame
-        radius = _RING_SIZE * min(camera.distance for camera in task.cameras)
+        radius = _RING_SIZE * min(camera.distance for camera in task.view.cameras)
         return cls(
             None if body is None else model.body(body).id,
             ground_of(task),
@@ -155,7 +155,7 @@ class Marks:
 
 def _along_x(task: Task, frame: np.ndarray) -> bool:
     """Return whether the words ask for no turn and for no way but that along x, in the `frame` [3, 3] with z up."""
-    clauses = task.motion.clauses if task.motion else []
+    clauses = task.scoring.motion.clauses if task.scoring.motion else []
     ways = [frame @ np.asarray(clause["way"]) for clause in clauses if clause.row is travel]
     aside = any(np.hypot(*way[:2]) * np.cos(_ASLANT) > abs(way[0]) for way in ways)
     return not aside and all(clause.measure.changes != "heading" for clause in clauses)

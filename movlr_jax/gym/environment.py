@@ -126,8 +126,8 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Hold the controls of `action` [size] for ctrl_dt."""
         data, previous = self.data, self._ctrl
-        if self.task.perturb:
-            pushed = self.task.perturb(self._state(), self._ctrl_dt)
+        if self.task.course.perturb:
+            pushed = self.task.course.perturb(self._state(), self._ctrl_dt)
             data.qpos[:], data.qvel[:] = np.asarray(pushed.qpos)[0], np.asarray(pushed.qvel)[0]
         self._ctrl = np.asarray(self._command(np.asarray(action, np.float32), self._view()), np.float32)
         data.ctrl[:] = self._ctrl
@@ -152,7 +152,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         terms = self._finite(np.full_like(values, np.nan) if self._diverged else values)
         start = jax.tree.map(lambda x: x[None], self._initial)
         steps = jax.tree.map(lambda x: x[None, None], seen)
-        over = self.task.over is not None and bool(self.task.over(steps, start).any())
+        over = self.task.course.over is not None and bool(self.task.course.over(steps, start).any())
         terminated, truncated = over or self._diverged, len(self._steps) >= self._limit
         info: dict[str, Any] = {"terms": terms}
         if terminated or truncated:
@@ -180,7 +180,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._ctrl, self._diverged = np.zeros(self.model.nu, np.float32), False
         self._initial = self._view()
         self._steps = []
-        self._views = Views(self.model, self.task.cameras[:1])
+        self._views = Views(self.model, self.task.view.cameras[:1])
         self._cameras_at(qpos[0])  # the camera follows from here
 
     def _cameras_at(self, qpos: np.ndarray) -> Sequence[mujoco.MjvCamera]:

@@ -76,12 +76,12 @@ class MotionMedia:
     def times(self, clip: Clip) -> np.ndarray:
         """Return the times [n] s of the pictures, including the first and the last step.
 
-        They are evenly spaced. But where a success must last for the end of an episode (`Task.hold_s`), the last
-        three of four or more show the beginning, the middle and the end of that time.
+        They are evenly spaced. But where a success must last for the end of an episode (`Task.scoring.hold_s`), the
+        last three of four or more show the beginning, the middle and the end of that time.
         """
         first, last = float(clip.times[0]), float(clip.times[-1])
         n = self.config.frames if self.every_s is None else max(1, round((last - first) / self.every_s)) + 1
-        hold = clip.task.hold_s
+        hold = clip.task.scoring.hold_s
         if n < 4 or not 0 < 2 * hold < last - first:
             return np.linspace(first, last, n)
         return np.concatenate([np.linspace(first, last - hold, n - 2), [last - hold / 2, last]])
@@ -92,15 +92,17 @@ def with_views(task: Task, views: int) -> Task:
 
     Its own are `cameras` and `more_cameras`.
     """
-    cameras = [*task.cameras, *task.more_cameras][:views]
+    cameras = [*task.view.cameras, *task.view.more_cameras][:views]
     for i in range(1, views - len(cameras) + 1):
-        cameras.append(dataclasses.replace(task.cameras[0], azimuth=task.cameras[0].azimuth + 90.0 * i, shows=""))
-    return dataclasses.replace(task, cameras=tuple(cameras))
+        cameras.append(
+            dataclasses.replace(task.view.cameras[0], azimuth=task.view.cameras[0].azimuth + 90.0 * i, shows="")
+        )
+    return task.replace(cameras=tuple(cameras))
 
 
 def written(task: Task) -> str:
     """Return what is written into the pictures of a task, in words."""
-    if traveller(task.cameras) is None:
+    if traveller(task.view.cameras) is None:
         return "the time"
     return "the time, the speed over the ground and the distance from the start"
 

@@ -102,9 +102,9 @@ def names(task: Task) -> str:
     return fill(
         "names",
         model=adapter.name,
-        body=f"{adapter.body or 'a body'} with {driven or 'no actuators'}",
+        body=f"{adapter.info.body or 'a body'} with {driven or 'no actuators'}",
         up=_up(task),
-        faces=axis_text(adapter.forward) if adapter.body else "",
+        faces=axis_text(adapter.forward) if adapter.info.body else "",
         sizes=layout.sizes,
         roles=list(task.roles.items()),
         bodies=_listed(layout.bodies),
@@ -150,12 +150,18 @@ def _without_use(call: str, task: Task) -> bool:
 
 def task_text(task: Task) -> str:
     episode_s = f"{task.episode_s:g}"
-    return fill("task", description=task.description, focus=task.focus, success=task.success, episode_s=episode_s)
+    return fill(
+        "task",
+        description=task.description,
+        focus=task.scoring.focus,
+        success=task.scoring.success,
+        episode_s=episode_s,
+    )
 
 
 def measures_text(task: Task) -> str:
     """Return by what a motion from words is measured, empty for other tasks."""
-    motion = task.motion
+    motion = task.scoring.motion
     if motion is None or not motion.decides:
         return ""
     unread = () if motion.whole else motion.unread or (task.description,)
@@ -180,10 +186,10 @@ def shown(media: MotionMedia, task: Task, *motions: Seen) -> str:
         video=video,
         slow=config.slow,
         views=config.views,
-        cameras=[camera.shows for camera in with_views(task, config.views).cameras],
+        cameras=[camera.shows for camera in with_views(task, config.views).view.cameras],
         written=written(task),
         coloured=coloured(task),
-        weakened=bool(task.weakened),
+        weakened=bool(task.view.weakened),
         pictures=[len(motion.media) for motion in motions],
         motions=lengths,
         episode_s=f"{task.episode_s:g}",
@@ -199,7 +205,7 @@ def reflection(task: Task, candidate: Evaluation) -> str:
         reason=candidate.reason,
         length_s=f"{task.episode_s:g}",
         terms=statistics(candidate),
-        score="none" if candidate.failed else f"{task.score(dict(candidate.metrics)):.3g}",
+        score="none" if candidate.failed else f"{task.scoring.score(dict(candidate.metrics)):.3g}",
         success=None if success is None else bool(success),
     )
 

@@ -134,7 +134,7 @@ def edit_talk(request: ProposalRequest) -> list[Message]:
             "propose_first",
             task=prompts.task_text(task),
             measures=prompts.measures_text(task),
-            parent=task.initial_reward.strip(),
+            parent=task.rewards.initial.strip(),
             **prompts.trials(request),
         )
     else:

@@ -104,7 +104,7 @@ def scene_facts(task: Task, data: mujoco.MjData) -> list[str]:
     gravity = float(np.linalg.norm(model.opt.gravity))
     known = (*task.roles.values(), *names_in(task.description, task.layout.bodies))
     names = [name for name in dict.fromkeys(known) if name in task.layout.bodies]
-    few = not task.adapter.body and len(task.layout.bodies) <= _FEW
+    few = not task.adapter.info.body and len(task.layout.bodies) <= _FEW
     root = model.body(task.adapter.root).rootid[0]
     free = model.jnt_bodyid[model.jnt_type == mujoco.mjtJoint.mjJNT_FREE]
     things = [int(body) for body in free if model.body_rootid[body] != root]

@@ -21,6 +21,17 @@ Posture = Mapping[str, float | tuple[float, ...]]  # joint -> rad or m, of a bal
 
 
 @dataclass(frozen=True)
+class ModelInfo:
+    """What a model is, and where it comes from."""
+
+    body: str = ""  # what it is, in words for people and language models
+    source: str = ""
+    licence: str = ""
+    # returns the location of the files, None if `load` would download them; raises UserError like `load`
+    files: Callable[[], Path | None] | None = None
+
+
+@dataclass(frozen=True)
 class ModelAdapter:
     """A musculoskeletal or robot model and the names in it that tasks use.
 
@@ -49,17 +60,13 @@ class ModelAdapter:
     grasp_offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
     # coordinates of OpenSim whose name, sign or zero differ from those of their joints
     opensim: Sequence[Coordinate] = ()
-    body: str = ""  # what it is, in words for people and language models
-    source: str = ""
-    licence: str = ""
-    # returns the location of the files, None if `load` would download them; raises UserError like `load`
-    files: Callable[[], Path | None] | None = None
+    info: ModelInfo = field(default_factory=ModelInfo)
 
     @property
     def here(self) -> bool:
         """Whether its files are on this machine."""
         try:
-            return self.files is None or self.files() is not None
+            return self.info.files is None or self.info.files() is not None
         except UserError:
             return False
 

@@ -57,13 +57,13 @@ def _facts(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) ->
     others = f", {model.nu - muscles} other actuators" if model.nu > muscles else ""
     drivers = model.eq_obj2id[joint_equalities(model)]
     coupled, locked = int(np.count_nonzero(drivers >= 0)), int(np.count_nonzero(drivers < 0))
-    files = adapter.files() if adapter.files else None
+    files = adapter.info.files() if adapter.info.files else None
     com = data.subtree_com[model.body(adapter.root).id]
     mass = float(model.body_mass[model.body_weldid != 0].sum())  # of what moves
     speed = steps_per_s(model, data.qpos.copy())
     facts = {
-        "source": adapter.source,
-        "licence": adapter.licence,
+        "source": adapter.info.source,
+        "licence": adapter.info.licence,
         "files": str(files or "not known"),
         "size": f"nq {model.nq}, nv {model.nv}, {model.nbody - 1} bodies, {muscles} muscles{others}",
         "mass": f"{mass:.1f} kg, centre of mass of {adapter.root} at {_vector(com)} m",

@@ -10,7 +10,7 @@ import numpy as np
 from movlr_jax.biomech.muscles import moment_arms
 from movlr_jax.biomech.static_optimisation import joint_equalities
 from movlr_jax.biomech.world import length_of
-from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.adapter import ModelAdapter, ModelInfo
 from movlr_jax.models.spec import compile_spec
 
 MAX_PARTS = 30  # bodies whose contacts may be read; in larger models only the last bodies of chains
@@ -41,9 +41,7 @@ def start_keyframe(model: mujoco.MjModel) -> int | None:
     return named if named is not None or not names else 0
 
 
-def derive_adapter(
-    name: str, load: Callable[[], mujoco.MjSpec], *, source: str = "", licence: str = ""
-) -> ModelAdapter:
+def derive_adapter(name: str, load: Callable[[], mujoco.MjSpec], info: ModelInfo | None = None) -> ModelAdapter:
     """Return an adapter derived from the model that `load` returns. All its elements must have names.
 
     root is the body that most actuators move, see `root_of`; planned joints are actuated joints with a range;
@@ -69,8 +67,7 @@ def derive_adapter(
         roles={},
         touch={model.body(b).name: (model.body(b).name,) for b in parts},
         sites=tuple(model.site(s).name for s in range(model.nsite) if s not in through and model.site(s).name),
-        source=source,
-        licence=licence,
+        info=info or ModelInfo(),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.world import world_of
 from movlr_jax.errors import UserError, similar_files
-from movlr_jax.models.adapter import ModelAdapter, Posture
+from movlr_jax.models.adapter import ModelAdapter, ModelInfo, Posture
 from movlr_jax.models.derived import MAX_PARTS, base_joints, derive_adapter, name_all, root_of, start_keyframe
 from movlr_jax.models.names import PLACES, SIDES, place_of, side_of, with_pairs, words_of_all
 from movlr_jax.models.spec import compile_spec, place, read_spec, strip
@@ -80,7 +80,8 @@ def adapter_of(path: str) -> ModelAdapter:
         }
         loose = [model.joint(j).name for j in _base(model)] if walks else []
         load = functools.partial(_edited, file, placed, loose)
-        derived = derive_adapter(path, load, source=str(file), licence="see the file's authors")
+        info = ModelInfo(source=str(file), licence="see the file's authors", files=lambda: file)
+        derived = derive_adapter(path, load, info)
     except ValueError as error:
         raise UserError(f"{path} does not compile: {' '.join(str(error).split())}") from None
     if walks:  # the roles that tasks need of a walker
@@ -97,7 +98,6 @@ def adapter_of(path: str) -> ModelAdapter:
         sites=derived.sites[:MAX_SITES],
         posture=_posture(model, qpos),
         forward=_rounded(world_of(model).frame @ forward_of(model, qpos, roles)),
-        files=lambda: file,
     )
 
 

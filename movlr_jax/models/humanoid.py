@@ -6,7 +6,7 @@ import mujoco
 
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.biomech.opensim import Coordinate
-from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.adapter import ModelAdapter, ModelInfo
 from movlr_jax.models.spec import read_spec, strip
 
 FILE = resource_dir("assets") / "models" / "humanoid.xml"
@@ -38,7 +38,6 @@ def _load() -> mujoco.MjSpec:
 ADAPTERS = (
     ModelAdapter(
         name="humanoid",
-        body="humanoid robot",
         load=_load,
         root="pelvis",
         planned_joints=tuple(f"{side}_{joint}" for side in _SIDES for joint in _LEG),
@@ -56,8 +55,11 @@ ADAPTERS = (
         sites=("imu", "head", *(f"{s}_{end}" for s in _SIDES for end in ("heel", "toe"))),
         posture={f"{s}_{joint}": angle for s in _SIDES for joint, angle in _STAND.items()},
         opensim=_OPENSIM,
-        source="assets/models/humanoid.xml, a robot of 1.6 m and 55 kg made for this package",
-        licence="Apache-2.0",
-        files=lambda: FILE,
+        info=ModelInfo(
+            body="humanoid robot",
+            source="assets/models/humanoid.xml, a robot of 1.6 m and 55 kg made for this package",
+            licence="Apache-2.0",
+            files=lambda: FILE,
+        ),
     ),
 )

@@ -16,7 +16,7 @@ import mujoco
 from movlr_jax.biomech.opensim import Coordinate
 from movlr_jax.errors import MissingModel, UserError
 from movlr_jax.models import human
-from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.adapter import ModelAdapter, ModelInfo
 from movlr_jax.models.download import downloading
 from movlr_jax.models.spec import bare_bones, read_spec, strip
 
@@ -152,7 +152,6 @@ _ELBOWS = tuple(Coordinate(f"elbow_flex_{side}", f"elbow_flexion_{side}") for si
 ADAPTERS = (
     ModelAdapter(
         name="ms_human_700_legs",
-        body="both legs and a rigid upper body",
         load=lambda: load("MS-Human-700-Locomotion"),
         root="pelvis",
         planned_joints=human.LEG_JOINTS,
@@ -161,13 +160,15 @@ ADAPTERS = (
         touch=_TOUCH,
         muscle_groups=human.LEG_MUSCLES,
         opensim=_OPENSIM,
-        source=_SOURCE + "MS-Human-700-Locomotion",
-        licence="Apache-2.0",
-        files=files,
+        info=ModelInfo(
+            body="both legs and a rigid upper body",
+            source=_SOURCE + "MS-Human-700-Locomotion",
+            licence="Apache-2.0",
+            files=files,
+        ),
     ),
     ModelAdapter(
         name="ms_human_700",
-        body="whole body",
         load=lambda: load("MS-Human-700"),
         root="pelvis",
         planned_joints=(*human.LEG_JOINTS, *SPINE_JOINTS, *human.arm_joints("elbow_flexion")),
@@ -183,8 +184,6 @@ ADAPTERS = (
         },
         posture=ARM_POSTURE,
         opensim=(*_OPENSIM, *_ELBOWS),
-        source=_SOURCE + "MS-Human-700",
-        licence="Apache-2.0",
-        files=files,
+        info=ModelInfo(body="whole body", source=_SOURCE + "MS-Human-700", licence="Apache-2.0", files=files),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mujoco
 
 from movlr_jax.models import human, ms_human
-from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.adapter import ModelAdapter, ModelInfo
 
 ENTRY = "MS-Human-700-Manipulation"
 SCENE = ("waterbottle", "target", "table")  # removed: tasks add their own objects
@@ -86,7 +86,6 @@ def load() -> mujoco.MjSpec:
 ADAPTERS = (
     ModelAdapter(
         name="ms_human_700_manipulation",
-        body="right arm and hand",
         load=load,
         root="pelvis",
         planned_joints=JOINTS,
@@ -104,8 +103,11 @@ ADAPTERS = (
         sites=("palm_site", *TIPS),
         posture=POSTURE,
         grasp_offset=GRASP_OFFSET,
-        source=f"MuJoCo Menagerie, ms_human_700, entry {ENTRY}",
-        licence="Apache-2.0",
-        files=ms_human.files,
+        info=ModelInfo(
+            body="right arm and hand",
+            source=f"MuJoCo Menagerie, ms_human_700, entry {ENTRY}",
+            licence="Apache-2.0",
+            files=ms_human.files,
+        ),
     ),
 )

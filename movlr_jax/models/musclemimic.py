@@ -10,7 +10,7 @@ from pathlib import Path
 import mujoco
 
 from movlr_jax.models import human
-from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.adapter import ModelAdapter, ModelInfo
 from movlr_jax.models.spec import bare_bones, face_forward, package_folder, read_spec, strip
 
 _ENTRIES = {"fullbody": "body/myofullbody.xml", "bimanual": "arm/myoarm_bimanual.xml"}
@@ -92,7 +92,6 @@ _LICENCE = "Apache-2.0 with NOTICE; the arms derive from MoBL-ARMS, whose author
 ADAPTERS = (
     ModelAdapter(
         name="musclemimic_fullbody",
-        body="whole body",
         load=load_fullbody,
         root="Full Body",
         planned_joints=(*human.LEG_JOINTS, *human.LUMBAR_JOINTS, *ARM_JOINTS),
@@ -115,13 +114,10 @@ ADAPTERS = (
             **ARM_MUSCLES,
         },
         posture={**ARM_POSTURE, "flex_extension": 0.12},  # with an upright trunk the back muscles saturate
-        source=_SOURCE + "myofullbody",
-        licence=_LICENCE,
-        files=files,
+        info=ModelInfo(body="whole body", source=_SOURCE + "myofullbody", licence=_LICENCE, files=files),
     ),
     ModelAdapter(
         name="musclemimic_bimanual",
-        body="both arms with hands",
         load=lambda: load("bimanual"),
         root="Bimanual",
         planned_joints=(*ARM_JOINTS, *HAND_JOINTS),
@@ -132,8 +128,6 @@ ADAPTERS = (
         muscle_groups=ARM_MUSCLES,
         posture=ARM_POSTURE,
         forward=(0.0, -1.0, 0.0),
-        source=_SOURCE + "bimanual",
-        licence=_LICENCE,
-        files=files,
+        info=ModelInfo(body="both arms with hands", source=_SOURCE + "bimanual", licence=_LICENCE, files=files),
     ),
 )

@@ -10,7 +10,7 @@ import mujoco
 
 from movlr_jax.biomech.opensim import Coordinate
 from movlr_jax.models import human
-from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.adapter import ModelAdapter, ModelInfo
 from movlr_jax.models.spec import bare_bones, face_forward, missing_package, package_folder, quiet, strip
 
 ARM_JOINTS = (
@@ -151,15 +151,13 @@ _ARM_LICENCE = "Apache-2.0; the arm derives from MoBL-ARMS, whose authors ask fo
 
 
 def _adapter(
-    entry: str, load: Callable[[str], mujoco.MjSpec] = load, licence: str = "Apache-2.0", **names: Any
+    entry: str, body: str, load: Callable[[str], mujoco.MjSpec] = load, licence: str = "Apache-2.0", **names: Any
 ) -> ModelAdapter:
     return ModelAdapter(
         name=entry,
         load=lambda: load(entry),
         root="Full Body",
-        source=f"myo-sim (PyPI), entry {entry}",
-        licence=licence,
-        files=files,
+        info=ModelInfo(body, f"myo-sim (PyPI), entry {entry}", licence, files),
         **names,
     )
 
@@ -167,7 +165,7 @@ def _adapter(
 ADAPTERS = (
     _adapter(
         "myoarm_r",
-        body="right arm and hand",
+        "right arm and hand",
         planned_joints=ARM_JOINTS,
         synergies=(FINGER_FLEXION,),
         roles=ARM_ROLES,
@@ -181,7 +179,7 @@ ADAPTERS = (
     ),
     _adapter(
         "myohand_r",
-        body="right forearm and hand",
+        "right forearm and hand",
         planned_joints=HAND_JOINTS,
         synergies=(HAND_FLEXION,),
         roles=ARM_ROLES,
@@ -194,8 +192,8 @@ ADAPTERS = (
     ),
     _adapter(
         "myolegs",
+        "both legs",
         load_legs,
-        body="both legs",
         planned_joints=human.LEG_JOINTS,
         synergies=human.LEG_PAIRS,
         roles=LEGS_ROLES,
@@ -204,8 +202,8 @@ ADAPTERS = (
     ),
     _adapter(
         "myolegs26",
+        "both legs",
         load_legs,
-        body="both legs",
         planned_joints=LEGS26_JOINTS,
         roles=LEGS_ROLES,
         touch=LEGS_TOUCH,
@@ -214,7 +212,7 @@ ADAPTERS = (
     ),
     _adapter(
         "myotorso",
-        body="trunk",
+        "trunk",
         planned_joints=human.LUMBAR_JOINTS,
         roles={"trunk": "torso", "head": "head"},
         touch={"trunk": ("torso",), "head": ("neck", "head")},

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import mujoco
 
 from movlr_jax.errors import MissingModel, UserError
-from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.adapter import ModelAdapter, ModelInfo
 from movlr_jax.models.download import downloading
 from movlr_jax.models.human import SIDES
 from movlr_jax.models.spec import bare_bones, read_spec, strip
@@ -147,7 +147,6 @@ def load() -> mujoco.MjSpec:
 ADAPTERS = (
     ModelAdapter(
         name="ostrich",
-        body="ostrich",
         load=load,
         root="ostrich",
         planned_joints=(*LEG_JOINTS, *NECK_ROOT[0], *NECK_ROOT[1]),
@@ -182,8 +181,11 @@ ADAPTERS = (
             **NECK_MUSCLES,
         },
         posture=POSTURE,
-        source=f"github.com/vittorione94/ostrichrl at {COMMIT[:8]}",
-        licence="MIT, (c) 2021 Vittorio La Barbera and Fabio Pardo",
-        files=files,
+        info=ModelInfo(
+            body="ostrich",
+            source=f"github.com/vittorione94/ostrichrl at {COMMIT[:8]}",
+            licence="MIT, (c) 2021 Vittorio La Barbera and Fabio Pardo",
+            files=files,
+        ),
     ),
 )

@@ -5,14 +5,13 @@ from __future__ import annotations
 import mujoco
 
 from movlr_jax._util.resources import resource_dir
-from movlr_jax.models.adapter import ModelAdapter
+from movlr_jax.models.adapter import ModelAdapter, ModelInfo
 
 FILE = resource_dir("assets") / "models" / "tiny_muscle.xml"
 
 ADAPTERS = (
     ModelAdapter(
         name="tiny_muscle",
-        body="one leg",
         load=lambda: mujoco.MjSpec.from_file(str(FILE)),
         root="pelvis",
         planned_joints=("hip", "knee"),
@@ -20,8 +19,11 @@ ADAPTERS = (
         touch={"foot": ("foot",)},
         sites=("pelvis", "sole"),
         posture={"height": -0.038, "hip": 0.3, "knee": 0.6},
-        source="assets/models/tiny_muscle.xml, made for tests and tutorials",
-        licence="Apache-2.0",
-        files=lambda: FILE,
+        info=ModelInfo(
+            body="one leg",
+            source="assets/models/tiny_muscle.xml, made for tests and tutorials",
+            licence="Apache-2.0",
+            files=lambda: FILE,
+        ),
     ),
 )

@@ -150,10 +150,7 @@ class NativePhysics:
     ) -> Trajectory:
         # a row that diverges continues from the state to which MuJoCo reset it
         rows = len(start.time)
-        compiled = self._policies.get((policy, candidates))
-        if compiled is None:
-            compiled = HostPolicy(policy, candidates, self.traces)
-            self._policies[policy, candidates] = compiled
+        compiled = self._compiled(policy, candidates)
         if self._device is not None:
             params, key = jax.device_put((params, key), self._device)
         parts = (np.asarray(start.time)[:, None], start.qpos, start.qvel, start.act)
@@ -182,22 +179,32 @@ class NativePhysics:
                 actions, extras = compiled.ahead(params, view, key, clock[:-1].astype(np.float32))
                 self._open_loop(run, actions, previous)
         self.steps_done += rows * steps * self.substeps
-        time, qpos, qvel, act = self._split(run.full)
         previous_actions = np.concatenate([previous[:, None], actions[:, :-1]], axis=1)
         return Trajectory(
             steps=self._step(run.kept, run.sensors, previous_actions),
             actions=actions,
             valid=run.valid,
-            final=SimState(
-                time=time,
-                qpos=qpos,
-                qvel=qvel,
-                act=act,
-                sensors=run.sensors[:, -1],
-                prev_action=actions[:, -1],
-                diverged=run.valid < steps,
-            ),
+            final=self._final(run, actions, steps),
             extras=extras,
+        )
+
+    def _compiled(self, policy: Policy, candidates: int) -> HostPolicy:
+        """Return the compiled policy, which is kept for later rollouts."""
+        if (policy, candidates) not in self._policies:
+            self._policies[policy, candidates] = HostPolicy(policy, candidates, self.traces)
+        return self._policies[policy, candidates]
+
+    def _final(self, run: _Run, actions: np.ndarray, steps: int) -> SimState:
+        """Return the states [B] after `steps` with these actions [B, T, nu]."""
+        time, qpos, qvel, act = self._split(run.full)
+        return SimState(
+            time=time,
+            qpos=qpos,
+            qvel=qvel,
+            act=act,
+            sensors=run.sensors[:, -1],
+            prev_action=actions[:, -1],
+            diverged=run.valid < steps,
         )
 
     def _in_turns(

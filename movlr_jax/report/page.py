@@ -70,7 +70,7 @@ def write_page(archive: Archive, run: Run, task: Task | None = None, no_task: st
 
     The file is not recorded in a run in which another process is working.
     """
-    run = replace(run, motion=task.motion if task else None)
+    run = replace(run, motion=task.scoring.motion if task else None)
     page = utf_8(render(run, staged(run, task, no_task)))
     return write_atomically(run.root / PAGE, page) if run.used else archive.put(PAGE, page)
 

@@ -91,7 +91,7 @@ class _Blob:
 def export_scene(task: Task, episodes: Sequence[Episode]) -> bytes:
     """Return the scene of a task's model with its episodes, compressed."""
     model, blob = task.model, _Blob()
-    camera = task.cameras[0]
+    camera = task.view.cameras[0]
     spatial = model.wrap_type[model.tendon_adr] != _JOINT
     tendons = np.flatnonzero(spatial & (model.tendon_group < SHOWN_GROUPS)).tolist()
     joints = [j for j in range(model.njnt) if int(model.jnt_type[j]) in _UNITS]
@@ -101,7 +101,7 @@ def export_scene(task: Task, episodes: Sequence[Episode]) -> bytes:
         "meshes": list(_meshes(model, blob)),
         "shapes": list(_shapes(model)),
         "ground": floor_height(model),
-        "tendons": [_tendon(model, t, task.weakened) for t in tendons],
+        "tendons": [_tendon(model, t, task.view.weakened) for t in tendons],
         "joints": [_joint(model, j) for j in joints],
         "camera": {
             "lookat": list(map(float, camera.lookat)),

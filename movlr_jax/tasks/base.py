@@ -65,13 +65,84 @@ class Overrides(tuple[str, ...]):
     """Settings that name a task to a command.
 
     Attributes:
-        loaded: The other fields of the task that `load_task` built from them.
+        loaded: The other fields (`Task.leaves`) of the task that `load_task` built from them.
     """
 
     loaded: Mapping[str, Any]
 
 
+GROUPS = ("scoring", "rewards", "view", "course", "origin")  # fields of a task that have fields
 TIE = 0.25  # of the scores of this package: 2.5 mm of error, 1.5 degrees, or 0.025 of the effort of successes
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How an episode of a task is measured, compared and judged."""
+
+    measure: Callable[[Trajectory, Task], Metrics]  # of one episode: leading axis T only
+    score: Callable[[Metrics], float]  # higher is better; used by the metrics judge
+    diagnose: Callable[[Metrics], Sequence[Need]]  # remaining problems, the most general first
+    focus: str = ""  # what a judge or critic should pay attention to
+    # (episode [T, ...], task) -> additional curves [T] for the report, with units in their names
+    series: Callable[[Trajectory, Task], Mapping[str, np.ndarray]] | None = None
+    # episode [T, ...], task -> name -> sentence of each degenerate pattern, which no judge can prefer
+    faults: Callable[[Trajectory, Task], Mapping[str, str]] | None = None
+    success: str = ""  # what counts as a success, as in "success: ..."; empty if nothing is measured
+    hold_s: float = 0.0  # s before the end of an episode in which a success must last; 0: none
+    tie: float = 0.0  # differences of the score up to it say nothing; the metrics judge answers "tie"
+    motion: Sentence | None = None  # what the description asks for, if no place is to be reached
+
+
+@dataclass(frozen=True)
+class Rewards:
+    """The reward programs of a task."""
+
+    initial: str
+    human: str  # the hand-written program
+    # reward of the environment that the task is, as a program; empty: no environment, or not expressed
+    environment: str = ""
+    # expression for the controls in the programs that the package wrote for it, `simple.controls_text`; empty: none
+    controls: str = ""
+
+
+@dataclass(frozen=True)
+class Course:
+    """What an episode meets besides its model and its policy: the ground, pushes, when it ends."""
+
+    # (steps [B, T], first [B]) -> [B, T] whether the episode is over, e.g. after a fall; None: it lasts episode_s.
+    # That of a walker also takes `lowest`, as in Sentence
+    over: Callable[..., np.ndarray] | None = None
+    # (state [B], s until the next call) -> state with the perturbations of that interval, e.g. a push
+    perturb: Callable[[SimState, float], SimState] | None = None
+    # domain randomisation between the rows of a training; None: no randomisation
+    ranges: Ranges | None = None
+    # horizontal positions [..., 2] m -> height of the ground [...] m under a walker; None: 0
+    ground_height: Callable[[np.ndarray], np.ndarray] | None = None
+    # [nu] controls at the start, as those of a keyframe; None: servos hold the start posture, others are 0
+    rest: Array | None = None
+    # whether another program applies the recorded controls again: each is held over its control step
+    holds_controls: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """What films and vision models are shown of a task."""
+
+    cameras: Sequence[Camera]
+    # more cameras for vision models that see several views (`vlm.views`); films show `cameras` only
+    more_cameras: Sequence[Camera] = ()
+    # muscle -> remaining share of its force, of muscles that the task weakens; films mark them
+    weakened: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a task comes from, and what a user should know of it."""
+
+    # settings that name this task, or the one that it was changed from, to a command
+    overrides: Sequence[str] = ()
+    notes: Sequence[str] = ()  # licences and other notes, shown by doctor and report
+    warnings: Sequence[str] = ()  # sentences about the model that a user should know before a run
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,65 +151,48 @@ class Task:
 
     name: str
     description: str  # one sentence for language models and people
-    focus: str  # what a judge or critic should pay attention to
     adapter: ModelAdapter
     model: mujoco.MjModel  # with the sensors of its layout
     layout: Layout
     goals: Mapping[str, Array]
     episode_s: float
     start: StartFn  # (rng, n) -> qpos [n, nq], qvel [n, nv], act [n, na]
-    measure: Callable[[Trajectory, Task], Metrics]  # of one episode: leading axis T only
-    score: Callable[[Metrics], float]  # higher is better; used by the metrics judge
-    cameras: Sequence[Camera]
-    initial_reward: str
-    human_reward: str
-    diagnose: Callable[[Metrics], Sequence[Need]]  # remaining problems, the most general first
-    # more cameras for vision models that see several views (`vlm.views`); films show `cameras` only
-    more_cameras: Sequence[Camera] = ()
-    # (steps [B, T], first [B]) -> [B, T] whether the episode is over, e.g. after a fall; None: it lasts episode_s.
-    # That of a walker also takes `lowest`, as in Sentence
-    over: Callable[..., np.ndarray] | None = None
-    # (state [B], s until the next call) -> state with the perturbations of that interval, e.g. a push
-    perturb: Callable[[SimState, float], SimState] | None = None
-    # domain randomisation between the rows of a training; None: no randomisation
-    ranges: Ranges | None = None
-    # (episode [T, ...], task) -> additional curves [T] for the report, with units in their names
-    series: Callable[[Trajectory, Task], Mapping[str, np.ndarray]] | None = None
+    scoring: Scoring
+    rewards: Rewards
+    view: View
+    course: Course = field(default_factory=Course)
     # recorded motion, by the names of `Layout.data`; `tasks.reference` makes it
     reference: Mapping[str, Array] = field(default_factory=dict)
-    # horizontal positions [..., 2] m -> height of the ground [...] m under a walker; None: 0
-    ground_height: Callable[[np.ndarray], np.ndarray] | None = None
-    # episode [T, ...], task -> name -> sentence of each degenerate pattern, which no judge can prefer
-    faults: Callable[[Trajectory, Task], Mapping[str, str]] | None = None
-    # muscle -> remaining share of its force, of muscles that the task weakens; films mark them
-    weakened: Mapping[str, float] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)  # those of the adapter and of the scene (object)
-    # [nu] controls at the start, as those of a keyframe; None: servos hold the start posture, others are 0
-    rest: Array | None = None
-    # expression for the controls in the programs that the package wrote for it, `simple.controls_text`; empty: none
-    controls: str = ""
-    hold_s: float = 0.0  # s before the end of an episode in which a success must last; 0: none
-    success: str = ""  # what counts as a success, as in "success: ..."; empty if nothing is measured
-    tie: float = 0.0  # differences of the score up to it say nothing; the metrics judge answers "tie"
-    # whether another program applies the recorded controls again: each is held over its control step
-    holds_controls: bool = False
-    # reward of the environment that the task is, as a program; empty: no environment, or not expressed
-    environment_reward: str = ""
-    motion: Sentence | None = None  # what the description asks for, if no place is to be reached
-    # settings that name this task, or the one that it was changed from, to a command
-    overrides: Sequence[str] = ()
-    # licences and other notes, shown by doctor and report
-    notes: Sequence[str] = field(default_factory=tuple)
-    warnings: Sequence[str] = ()  # sentences about the model that a user should know before a run
+    origin: Origin = field(default_factory=Origin)
 
     def __post_init__(self):
         check_episode(self.episode_s)
 
     @property
     def named(self) -> bool:
-        """Whether its `overrides` build it: it is as `load_task` returned it, without dataclasses.replace."""
-        loaded = getattr(self.overrides, "loaded", {})
-        return bool(loaded) and all(getattr(self, name) is value for name, value in loaded.items())
+        """Whether its `overrides` build it: it is as `load_task` returned it, with no field replaced."""
+        loaded, own = getattr(self.origin.overrides, "loaded", {}), self.leaves()
+        return bool(loaded) and all(own[name] is value for name, value in loaded.items())
+
+    def leaves(self) -> dict[str, Any]:
+        """Return the fields by name, with those of each group (`scoring`, `view`, ...) in place of the group."""
+        own = {name: value for name, value in vars(self).items() if name not in GROUPS}
+        return own | {name: value for group in GROUPS for name, value in vars(getattr(self, group)).items()}
+
+    def replace(self, **changes: Any) -> Task:
+        """Return this task with some fields changed, also those of its groups: `task.replace(cameras=..., tie=0.0)`.
+
+        Raises UserError for an unknown name.
+        """
+        for group in GROUPS:
+            held = getattr(self, group)
+            if inside := {name: changes.pop(name) for name in vars(held) if name in changes}:
+                changes[group] = replace(held, **inside)
+        for name in changes:
+            if name not in vars(self):
+                raise UserError(unknown_name("field of a task", name, self.leaves()))
+        return replace(self, **changes)
 
     def __repr__(self) -> str:
         return (
@@ -148,7 +202,8 @@ class Task:
 
     def resting(self, qpos: np.ndarray) -> np.ndarray:
         """Return the controls [nu] that hold a start posture `qpos` [nq]: of servos, or all that a keyframe gives."""
-        return servo_controls(self.model, qpos) if self.rest is None else np.asarray(self.rest)
+        rest = self.course.rest
+        return servo_controls(self.model, qpos) if rest is None else np.asarray(rest)
 
     @property
     def data(self) -> dict[str, Array]:
@@ -206,7 +261,7 @@ def measured(episode: Trajectory, task: Task, ctrl_dt: float) -> Metrics:
         end = max(2, int(episode.valid))  # differences in time need two control steps
         steps, actions = jax.tree.map(lambda x: np.asarray(x)[:end], (episode.steps, episode.actions))
         episode = replace(episode, steps=steps, actions=actions)
-    metrics = task.measure(episode, task) | shared_metrics(episode, task, ctrl_dt)
+    metrics = task.scoring.measure(episode, task) | shared_metrics(episode, task, ctrl_dt)
     if diverged:
         metrics["diverged_fraction"] = 1.0
         metrics |= {"success": 0.0} if "success" in metrics else {}

@@ -47,14 +47,13 @@ def file_task(settings: Mapping[str, Any], episode_s: float | None) -> Task:
     functions = {
         name: with_source_line(function, file)
         for name in ("start", "over", "perturb", "series", "faults")
-        if (function := getattr(task, name)) is not None
+        if (function := task.leaves()[name]) is not None
     }
-    task = dataclasses.replace(
-        task,
+    task = task.replace(
         episode_s=episode_s or task.episode_s,
-        measure=_checked(task.measure, file),
-        score=_of_measures(task.score, file),
-        diagnose=_of_measures(task.diagnose, file),
+        measure=_checked(task.scoring.measure, file),
+        score=_of_measures(task.scoring.score, file),
+        diagnose=_of_measures(task.scoring.diagnose, file),
         **functions,
     )
     _try(task)
@@ -91,26 +90,26 @@ def _try(task: Task) -> None:
     with quiet():
         episode = trial(task)
         metrics = measured(episode, task, CTRL_DT)
-        score = task.score(metrics)
+        score = task.scoring.score(metrics)
         returned("score", score, _shape(score) == () and not np.isnan(score), "a number")
-        needs = task.diagnose(metrics)
+        needs = task.scoring.diagnose(metrics)
         returned("diagnose", needs, _all_are(needs, Need), "a list of movlr_jax.tasks.base.Need")
         count = episode.steps.time.size
-        if task.series:
-            curves = task.series(episode, task)
+        if task.scoring.series:
+            curves = task.scoring.series(episode, task)
             fits = isinstance(curves, Mapping) and all(_shape(c) == (count,) for c in curves.values())
             returned("series", curves, fits, f"a dict from names to numbers [T], here [{count}]")
-        if task.faults:
-            faults = task.faults(episode, task)
+        if task.scoring.faults:
+            faults = task.scoring.faults(episode, task)
             fits = isinstance(faults, Mapping) and _all_are([*faults, *faults.values()], str)
             returned("faults", faults, fits, "a dict from names to sentences")
-        if task.over:
+        if task.course.over:
             batch = jax.tree.map(lambda x: x[None], episode.steps)
-            over = task.over(batch, jax.tree.map(lambda x: x[:, 0], batch))
+            over = task.course.over(batch, jax.tree.map(lambda x: x[:, 0], batch))
             returned("over", over, _shape(over) == (1, count), f"true or false [B, T], here [1, {count}]")
-        if task.perturb:
+        if task.course.perturb:
             state = jax.tree.map(lambda x: x[None], episode.final)
-            pushed = task.perturb(state, CTRL_DT)
+            pushed = task.course.perturb(state, CTRL_DT)
             fits = isinstance(pushed, SimState) and _shapes(pushed) == _shapes(state)
             returned("perturb", pushed, fits, "the SimState that it gets, with other numbers of the same shapes")
 

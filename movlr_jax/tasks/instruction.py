@@ -52,7 +52,7 @@ def described_task(model: str, instruction: str, episode_s: float | None = None)
         task = simple_task(name=folder_name(model), model=model, description=described(instruction))
     except ValueError as error:  # of MuJoCo's compiler
         raise UserError(f"{model} does not compile: {' '.join(str(error).split())}") from None
-    needed = task.motion.seconds if task.motion else 0.0
+    needed = task.scoring.motion.seconds if task.scoring.motion else 0.0
     return dataclasses.replace(task, episode_s=episode_s or max(task.episode_s, round(needed, 1)))
 
 
@@ -112,11 +112,10 @@ def with_instruction(task: Task, instruction: str) -> Task:
     layout = dataclasses.replace(task.layout, goals={name: np.shape(value) for name, value in goals.items()})
     controls = controls_text(task.model, task.resting(qpos))
     first = first_reward(words, layout, {}, motion, task.adapter.root, controls)
-    over = task.over if motion.balance else None
+    over = task.course.over if motion.balance else None
     if over and motion.lowest != FALLEN:
         over = partial(over, lowest=motion.lowest)
-    return dataclasses.replace(
-        task,
+    return task.replace(
         description=words,
         focus=_OF_BODY + (f"; what happens to the {handled}" if handled else ""),
         model=model,
@@ -125,13 +124,13 @@ def with_instruction(task: Task, instruction: str) -> Task:
         measure=partial(_measure, task, motion, handled),
         score=partial(default_score, motion),
         tie=TIE,
-        initial_reward=first,
-        human_reward=first,
+        initial=first,
+        human=first,
         controls=controls,
         diagnose=partial(default_diagnosis, np.inf, motion),
-        cameras=[dataclasses.replace(c, distance=_FARTHER * c.distance) for c in task.cameras]
+        cameras=[dataclasses.replace(c, distance=_FARTHER * c.distance) for c in task.view.cameras]
         if thing
-        else task.cameras,
+        else task.view.cameras,
         over=over,
         series=None,
         faults=None,
@@ -166,9 +165,9 @@ def _measure(base: Task, motion: Sentence, handled: str, episode: Trajectory, ta
     """
     steps = Readout(task.layout, episode.steps)
     kept = _GENERAL if motion.balance and motion.lowest == FALLEN else _GENERAL[2:]
-    metrics = {name: value for name, value in base.measure(episode, base).items() if name in kept}
-    if task.over and motion.lowest != FALLEN:
-        metrics |= _fall(task.over, episode)
+    metrics = {name: value for name, value in base.scoring.measure(episode, base).items() if name in kept}
+    if task.course.over and motion.lowest != FALLEN:
+        metrics |= _fall(task.course.over, episode)
     if handled:
         metrics["dropped"] = float(grasp.dropped(steps.pos(handled)[:, 2], -np.inf))
     said = motion.measure(steps, fell="time_to_fall_s" in metrics) if motion.asks else {}

@@ -64,7 +64,7 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
             f"{path} has no coordinate of the model {task.adapter.name}: {_with_near(unknown, coordinates)}"
         )
     table, of_units = in_si(table, coordinates, path)
-    table, of_signs = with_signs(table, coordinates, foreign=not task.adapter.source)
+    table, of_signs = with_signs(table, coordinates, foreign=not task.adapter.info.source)
     values, rate = _resampled(table, task.episode_s if by == "time" else np.inf)
     qpos = coordinates.qpos(values).astype(np.float32)
     motion = {}
@@ -81,15 +81,14 @@ def with_reference(task: Task, file: str | Path, by: str = "time") -> Task:
         notes.append(f"{share}; left out: {_with_near(unknown, coordinates)}")
         warnings += [notes[-1]] if few else []
     warnings = [f"recorded motion {path.name}: {sentence}" for sentence in (*of_units, *of_signs, *warnings)]
-    return dataclasses.replace(
-        task,
+    return task.replace(
         layout=dataclasses.replace(
             task.layout, references={joint: x.shape for joint, x in motion.items()}, reference_by=by
         ),
         reference={REFERENCE_RATE: np.asarray(rate, np.float32)}
         | {reference_name(joint): samples for joint, samples in motion.items()},
-        notes=(*task.notes, "; ".join(notes)),
-        warnings=(*task.warnings, *warnings),
+        notes=(*task.origin.notes, "; ".join(notes)),
+        warnings=(*task.origin.warnings, *warnings),
     )
 
 
@@ -158,11 +157,10 @@ def _by_phase(task: Task, stride: dict[str, np.ndarray], what: str) -> Task:
     samples = {joint: angles.astype(np.float32) for joint, angles in stride.items()}
     reference = {reference_name(joint): angles for joint, angles in samples.items()}
     shapes = {joint: angles.shape for joint, angles in samples.items()}
-    return dataclasses.replace(
-        task,
+    return task.replace(
         layout=dataclasses.replace(task.layout, references=shapes, reference_by="phase"),
         reference={REFERENCE_RATE: np.asarray(1.0, np.float32), **reference},
-        notes=(*task.notes, f"{what}, by phase: {', '.join(shapes)}"),
+        notes=(*task.origin.notes, f"{what}, by phase: {', '.join(shapes)}"),
     )
 
 

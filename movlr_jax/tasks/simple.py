@@ -21,7 +21,7 @@ from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.static_optimisation import StaticOptimiser
 from movlr_jax.errors import UserError, shortened, similar_files, unknown_name
-from movlr_jax.models import ModelAdapter, follow_couplings, model_adapter
+from movlr_jax.models import ModelAdapter, ModelInfo, follow_couplings, model_adapter
 from movlr_jax.models.actuators import (
     control_scale,
     has_muscles,
@@ -38,7 +38,7 @@ from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.rewards.term import array_of, identifier, quoted
 from movlr_jax.sandbox.genome import Genome
-from movlr_jax.tasks.base import TIE, Measures, Metrics, StartFn, Task
+from movlr_jax.tasks.base import TIE, Course, Measures, Metrics, Origin, Rewards, Scoring, StartFn, Task, View
 from movlr_jax.tasks.floor import INSIDE, add_floor, lifted, settled
 from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.readout import Readout
@@ -101,7 +101,7 @@ def simple_task(
     tie: differences of the score up to it say nothing. Default: 0 for a score of your own, else 0.25.
     reward, human_reward: texts or paths of the initial and the hand-written program. Without human_reward, the
     initial program is used in its place.
-    Set the other fields of the task with dataclasses.replace(task, cameras=..., focus=..., diagnose=...).
+    Set the other fields of the task with task.replace(cameras=..., focus=..., diagnose=...).
     """
     if not re.fullmatch(r"[\w.-]+", name):
         raise UserError(f"name={name!r}: a task name is also a folder name; use only letters, digits, _, - and .")
@@ -143,28 +143,28 @@ def simple_task(
     task = Task(
         name=name,
         description=description.strip().rstrip("."),
-        focus="whether the motion does the task, and how calmly",
         adapter=adapter,
         model=compiled,
         layout=layout,
         goals=targets,
         episode_s=episode_s,
         start=begin,
-        measure=_Measured(name, motion, reached, targets, tolerance_m, measure, success),
-        score=score or partial(default_score, motion),
-        tie=tie if tie is not None else 0.0 if score else TIE,
-        cameras=(camera,),
-        initial_reward=first,
-        human_reward=human or first,
-        diagnose=partial(default_diagnosis, tolerance_m, motion),
-        success=_said_by(success) if success else "",
-        motion=motion,
+        scoring=Scoring(
+            measure=_Measured(name, motion, reached, targets, tolerance_m, measure, success),
+            score=score or partial(default_score, motion),
+            diagnose=partial(default_diagnosis, tolerance_m, motion),
+            focus="whether the motion does the task, and how calmly",
+            success=_said_by(success) if success else "",
+            tie=tie if tie is not None else 0.0 if score else TIE,
+            motion=motion,
+        ),
+        rewards=Rewards(first, human or first, controls=controls if written else ""),
+        view=View((camera,)),
+        course=Course(rest=rest),
         roles=roles,
-        rest=rest,
-        controls=controls if written else "",
-        warnings=(*staged.warnings, *_deep(compiled, at)),
+        origin=Origin(warnings=(*staged.warnings, *_deep(compiled, at))),
     )
-    return task if success else replace(task, success=_success(task, measure, reached, tolerance_m))
+    return task if success else task.replace(success=_success(task, measure, reached, tolerance_m))
 
 
 @dataclass(frozen=True)
@@ -202,9 +202,8 @@ def _staged(
         )
     require_one_control(bare)
     file = (folder / Path(str(model)).expanduser()).absolute() if _is_path(model) else None
-    adapter = known or replace(
-        derive_adapter(file.stem if file else name, spec.copy), roles=roles_of(bare), files=lambda: file
-    )
+    derived = known or derive_adapter(file.stem if file else name, spec.copy, ModelInfo(files=lambda: file))
+    adapter = known or replace(derived, roles=roles_of(bare))
     placed = _at_start(bare, start)
     _keep_mocap(spec, *placed)
     if added := add_floor(spec, placed[1], adapter.root) if floor else "":
@@ -298,7 +297,7 @@ def _success(
         if "success" in _tried(measure, task):
             return _said_by(measure)
     elif not reached:
-        return task.motion.success() if task.motion and task.motion.whole else ""
+        return task.scoring.motion.success() if task.scoring.motion and task.scoring.motion.whole else ""
     within = f"{' and '.join(reached)} within {100 * tolerance_m:g} cm of its goal in the last half second"
     return within if reached else ""
 

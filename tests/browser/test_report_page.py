@@ -305,4 +305,4 @@ def test_a_model_of_any_size_is_drawn(chromium, tmp_path: Path, size: float):
     share = np.mean((red > green + 60) & (red > blue + 60))
     assert 0.02 < share < 0.5
     assert 8 <= lines < 200
-    assert 2e-4 < thick / task.cameras[0].distance < 0.02
+    assert 2e-4 < thick / task.view.cameras[0].distance < 0.02

@@ -6,6 +6,7 @@ import builtins
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -21,7 +22,7 @@ from movlr_jax.cli.doctor import Check
 from movlr_jax.cli.search import main as search
 from movlr_jax.errors import UserError
 from movlr_jax.film.encoding import ffmpeg_version
-from movlr_jax.models import MODELS
+from movlr_jax.models import MODELS, ModelAdapter, ModelInfo
 from movlr_jax.models.download import SWITCH
 from movlr_jax.sandbox import confine
 
@@ -137,11 +138,14 @@ def test_overview_loads_no_heavy_model_and_tells_where_to_get_others(monkeypatch
     def heavy():
         raise AssertionError("loaded")
 
+    def at(files: Callable[[], Path | None]) -> ModelAdapter:
+        return replace(MODELS["ostrich"], load=heavy, info=ModelInfo(files=files))
+
     adapters = {
         "myoarm_r": MODELS["tiny_muscle"],
-        "here": replace(MODELS["ostrich"], load=heavy, files=lambda: Path("/somewhere")),
-        "not_yet": replace(MODELS["ostrich"], load=heavy, files=lambda: None),
-        "missing": replace(MODELS["ostrich"], load=heavy, files=_not_installed),
+        "here": at(lambda: Path("/somewhere")),
+        "not_yet": at(lambda: None),
+        "missing": at(_not_installed),
     }
     monkeypatch.setattr("movlr_jax.models.MODELS", adapters)
     monkeypatch.delenv(SWITCH, raising=False)

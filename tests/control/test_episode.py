@@ -16,6 +16,7 @@ from movlr_jax.physics.base import Physics
 from movlr_jax.physics.mjx import MjxPhysics
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.state import instrument, layout_of
+from movlr_jax.tasks.base import Course
 from movlr_jax.types import Step
 
 XML = """<mujoco><option timestep="0.002"/><worldbody>
@@ -56,7 +57,7 @@ def test_a_simulation_that_diverges_after_its_fall_has_not_diverged(physics: Phy
     rows, speeds = len(FALLS), np.array(list(FALLS))
     start = physics.start(np.zeros((rows, 1)), speeds[:, None], np.zeros((rows, 0)))
     loop = Loop(physics, policy, lambda state, keys: np.ones((rows, 1), np.float32), every, 1)
-    task: Any = SimpleNamespace(perturb=None, over=fallen)
+    task: Any = SimpleNamespace(course=Course(over=fallen))
     made = play(loop, task, start, steps=50, key=jax.random.key(0))
     np.testing.assert_array_equal(made.valid, [20, 20, 20])
     ends = episode_ends(made, start.step, task)

@@ -53,7 +53,7 @@ STILL = program("-jnp.square(state.qd('knee'))")
 
 def build(config: PpoConfig = SMALL, episode_s: float = 0.2, say: Any = lambda text: None, **changes: Any):
     settings = Ppo(sim_dt=0.002, ctrl_dt=0.01, ppo=config, pd=PdConfig(beta=0.8), muscle=laws.Torque(kp=10.0, kd=0.4))
-    return build_ppo(settings, replace(tiny_task(), episode_s=episode_s, **changes), say=say)
+    return build_ppo(settings, tiny_task().replace(episode_s=episode_s, **changes), say=say)
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,7 @@ def cart_task():
         start=lambda rng, n: (rng.uniform(-0.05, 0.05, (n, 2)), np.zeros((n, 2)), np.zeros((n, 0))),
         episode_s=0.4,
     )
-    return replace(made, over=lambda steps, first: np.abs(np.asarray(steps.qpos)[..., 1]) > 0.2)
+    return made.replace(over=lambda steps, first: np.abs(np.asarray(steps.qpos)[..., 1]) > 0.2)
 
 
 def build(config: PpoConfig = SMALL, physics: str = "native") -> PpoTrainer:

@@ -135,7 +135,7 @@ def test_a_plan_around_a_stride_adds_to_its_targets():
     planner: Any = build_optimizer(config.optimizer, task)
     assert planner.notes["policy"] == "reference"
     start = planner.sim_physics.start(*task.start(np.random.default_rng(0), 1))
-    controllers = planner.optimise([load(parse(task.human_reward))], jax.random.key(0))
+    controllers = planner.optimise([load(parse(task.rewards.human))], jax.random.key(0))
     steps = controllers.rollout(start, steps=45, key=jax.random.key(0)).steps
     phase = np.asarray(steps.time)[0] * float(task.goals["stride_frequency"])
     for joint in ("knee_angle_r", "hip_flexion_r"):  # the left leg bears the body

@@ -67,7 +67,7 @@ def test_held_torques_are_the_means_of_servos_and_move_the_users_model_alike():
 
     The means are taken from servos that start where each control step starts.
     """
-    task = replace(task_of(MOTOR_DOG), holds_controls=True)
+    task = task_of(MOTOR_DOG).replace(holds_controls=True)
     planner = planner_of(task, ctrl_dt=0.02, horizon_s=0.1, knots=1)
     assert planner.targets is not None
     start = planner.sim_physics.start(*task.start(np.random.default_rng(1), 1))

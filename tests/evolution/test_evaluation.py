@@ -37,7 +37,7 @@ def outcome(task: Task, made: Trajectory) -> Trial:
 
 
 def poor(task: Task) -> Task:
-    return replace(task, measure=lambda episode, task: {"success": 0.0, "distance_m": -100.0})
+    return task.replace(measure=lambda episode, task: {"success": 0.0, "distance_m": -100.0})
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -57,7 +57,7 @@ def test_a_perfect_episode_that_diverged_is_the_last(task: Task, scheme: str, pl
 
 def test_an_episode_that_diverged_is_measured_up_to_there_and_has_no_success(task: Task):
     """MuJoCo sets a body back that diverged: it stands, where it may have been about to fall."""
-    counts = replace(task, measure=lambda e, task: {"success": 1.0, "steps": float(len(e.steps.qpos))})
+    counts = task.replace(measure=lambda e, task: {"success": 1.0, "steps": float(len(e.steps.qpos))})
     made = walk(task, Gait(seconds=2.0))
     for valid, steps in ((len(made.actions), len(made.actions)), (40, 40), (0, 2)):
         found = outcome(counts, replace(made, valid=np.asarray(valid)))
@@ -79,7 +79,7 @@ def test_measures_that_are_not_finite_are_a_failure(task: Task):
 
 def test_a_trial_has_the_series_and_the_terms(task: Task):
     own: Callable = lambda episode, task: {"error_m": np.linspace(0.0, 1.0, len(episode.actions))}  # noqa: E731
-    result = outcome(replace(task, series=own), walk(task))
+    result = outcome(task.replace(series=own), walk(task))
     points = len(result.curve_time)
     assert points == 200
     assert {len(values) for values in result.series.values()} == {points}
@@ -105,7 +105,7 @@ def test_a_trial_alone_and_in_a_batch_is_bitwise_the_same(rule: str):
         ((alone,),) = evaluate(optimizer, task, [verdicts[k]], [seeds[n]])
         assert replace(alone, timing={}) == replace(rows[k][n], timing={})
     for row in rows:
-        assert len({task.score(dict(e.metrics)) for e in row}) == len(seeds)
+        assert len({task.scoring.score(dict(e.metrics)) for e in row}) == len(seeds)
 
 
 def test_the_middle_trial_stands_for_a_program(task: Task):

@@ -213,7 +213,7 @@ def test_the_recorded_hop_search_finds_the_program_that_hops(tmp_path: Path):
     A choice by one trial announced g00k02, which is no better than the first; g02k03 hops from most starts.
     """
     recorded = json.loads((Path(__file__).parents[1] / "data" / "hop_trials.json").read_text())
-    task, chosen = replace(tiny_task(), score=lambda m: 100 * m["success"] + 2.5 * m["distance_m"]), []
+    task, chosen = tiny_task().replace(score=lambda m: 100 * m["success"] + 2.5 * m["distance_m"]), []
     for order in range(5):
         rng = np.random.default_rng(order)
         columns = {name: rng.permutation(len(of["success"])) for name, of in recorded.items()}
@@ -267,7 +267,7 @@ def test_a_program_that_fails_in_some_trials_counts_them_in_its_rate(tmp_path: P
         found = evolve(context)
     assert any("the first program: 2 of 4 succeed, score 1, 2 of 4 failed" in line for line in said)
     assert found.best.name != "g00k00", "the others never fail"
-    claim = claim_of(context.task.motion, found.population.trials["g00k00"])
+    claim = claim_of(context.task.scoring.motion, found.population.trials["g00k00"])
     assert (claim.successes or 0) < claim.n
     assert claim.failed == claim.n - (claim.successes or 0)
 
@@ -278,7 +278,9 @@ def test_a_claim_of_several_trials_has_the_range_of_each_measure_with_one_unit()
       <geom type="box" size=".1 .1 .02" mass=".5"/><site name="middle"/></body></worldbody>
       <actuator><motor site="middle" gear="0 0 1 0 0 0" ctrlrange="0 20"/></actuator></mujoco>"""
     model = mujoco.MjSpec.from_string(body)
-    motion = simple_task(name="drone", model=model, description="hover at 1 m and turn left by 90 degrees").motion
+    motion = simple_task(
+        name="drone", model=model, description="hover at 1 m and turn left by 90 degrees"
+    ).scoring.motion
     assert motion
 
     def said(*heights: float, **more: float) -> str:
@@ -303,7 +305,7 @@ def test_a_search_in_which_nothing_runs_ends_in_a_sentence(tmp_path: Path):
 
 @pytest.mark.parametrize("still", [True, False])
 def test_a_task_without_randomness_says_that_trials_differ_in_noise_alone(tmp_path: Path, still: bool):
-    base = replace(tiny_task(), score=lambda m: m["score"])
+    base = tiny_task().replace(score=lambda m: m["score"])
     at = base.start(np.random.default_rng(0), 1)
     task = replace(base, start=lambda rng, rows: tuple(np.repeat(x, rows, axis=0) for x in at)) if still else base
     context = played(tmp_path / "run", NAMES[:1], noisy({}), "trials=2", "confirm=0", task=task)
@@ -318,7 +320,7 @@ def test_a_search_ends_early_when_all_trials_succeed_and_nothing_is_asked_for(tm
     def trial(name: str, g: int, n: int) -> dict[str, float]:
         return {"score": 1.0, "success": 1.0, "effort": 0.0}
 
-    ready = replace(tiny_task(), score=lambda m: m["score"], diagnose=lambda metrics: [])
+    ready = tiny_task().replace(score=lambda m: m["score"], diagnose=lambda metrics: [])
     context = played(tmp_path / "run", NAMES, trial, "trials=6", "confirm=2", task=ready)
     with context.archive:
         _, confirmed = searched(context)

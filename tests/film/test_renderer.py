@@ -19,7 +19,7 @@ from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Clip, Style, film, frames, side_by_side
 from movlr_jax.film.renderer import place, renderer
 from movlr_jax.tasks import build_task, simple_task
-from movlr_jax.tasks.base import Camera
+from movlr_jax.tasks.base import Camera, Course, View
 
 SCENE = """
 <mujoco>
@@ -60,8 +60,8 @@ def clip_of(model: mujoco.MjModel, seconds: float = 0.5, cameras: Any = (FRONT,)
     times = 0.1 + np.arange(round(seconds / 0.1) + 1) * 0.1
     qpos = np.repeat(model.qpos0[None], len(times), axis=0)
     qpos[:, 0] = 0.5 * (times - 0.1)
-    more = {"goals": {}, "roles": {}, "ground_height": None, "weakened": {}, "motion": None}
-    task = SimpleNamespace(model=model, cameras=cameras, **{n: changes.pop(n, v) for n, v in more.items()})
+    parts: Any = {"goals": {}, "roles": {}, "course": Course(), "scoring": SimpleNamespace(motion=None)}
+    task = SimpleNamespace(model=model, view=View(cameras), **parts)
     parts = {"qpos": qpos, "times": times, "caption": Caption("an instruction", "a name", "a measure", "a note")}
     return Clip(task, **{**parts, **changes})  # pyright: ignore[reportArgumentType]
 
@@ -199,7 +199,7 @@ PLANE = '<geom type="plane" size="2 2 .1" {}/>'
 )
 def test_the_ground_is_the_highest_level_plane_that_is_shown_and_stands_still(planes, height):
     still = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{planes}</worldbody></mujoco>")
-    task: Any = SimpleNamespace(model=still, ground_height=None)
+    task: Any = SimpleNamespace(model=still, course=Course())
     ground = views.ground_of(task)
     assert (None if ground is None else float(ground(np.zeros(2)))) == pytest.approx(height)
 
@@ -272,8 +272,8 @@ def test_a_weakened_muscle_is_yellow_and_thicker_whatever_its_activation():
     assert model.tendon_rgba[0] == pytest.approx(muscles.WEAKENED)
     assert model.tendon_width[0] == pytest.approx(1.5 * 0.03)
     task = build_task("injured_walk", "myolegs", 1.0, {"strength": 0.2})
-    assert {"soleus_r", "gaslat_r"} & {*task.weakened} == {"gaslat_r"}
-    assert {*task.weakened.values()} == {0.2}
+    assert {"soleus_r", "gaslat_r"} & {*task.view.weakened} == {"gaslat_r"}
+    assert {*task.view.weakened.values()} == {0.2}
 
 
 @needs_gl

@@ -140,7 +140,7 @@ def reward(state, action):
 
 @pytest.mark.parametrize("which", ["long", "initial", "human"])
 def test_genome_computes_what_its_program_does(bottle: Bottle, which: str):
-    source = {"long": LONG, "initial": bottle.task.initial_reward, "human": bottle.task.human_reward}[which]
+    source = {"long": LONG, "initial": bottle.task.rewards.initial, "human": bottle.task.rewards.human}[which]
     genome = genome_of(source)
     again = genome.source()
     assert parse(again).weights == parse(source).weights
@@ -186,13 +186,13 @@ def test_program_without_a_genome_is_refused(name: str):
 def request(
     bottle: Bottle, seed: int = 0, generation: int = 1, parent: str | None = None, advice: tuple[TermAdvice, ...] = ()
 ) -> ProposalRequest:
-    parent = parent or bottle.task.human_reward
+    parent = parent or bottle.task.rewards.human
     return ProposalRequest(
         generation=generation,
         task=bottle.task,
         parent=evaluation(parent, **ended(10, 40)),
         critique=Critique(False, (), advice),
-        history=(evaluation(parent, **ended(10, 40)), evaluation(bottle.task.initial_reward, **ended(20, 50))),
+        history=(evaluation(parent, **ended(10, 40)), evaluation(bottle.task.rewards.initial, **ended(20, 50))),
         seed=seed,
     )
 
@@ -211,7 +211,7 @@ def test_equal_requests_give_equal_programs(bottle: Bottle):
         assert sources == proposer.propose(ask, 4)
         assert sources[:2] == proposer.propose(ask, 2)
         assert len(set(sources)) == 4
-        assert bottle.task.human_reward not in sources
+        assert bottle.task.rewards.human not in sources
         seen.add(tuple(sources))
     assert len(seen) == 4
     assert proposer.propose(request(bottle), 0) == []
@@ -314,7 +314,7 @@ def test_metrics_judge_answers_alike_in_both_orders(bottle: Bottle):
 
 @pytest.mark.parametrize(("tie", "winner"), [(0.0, "second"), (0.01, "second"), (0.2, "tie")])
 def test_metrics_judge_ignores_differences_within_the_tie_of_the_task(bottle: Bottle, tie: float, winner: str):
-    task = replace(bottle.task, score=lambda m: m["object_position_error_m"], tie=tie)  # m: all are small
+    task = bottle.task.replace(score=lambda m: m["object_position_error_m"], tie=tie)  # m: all are small
     near, far, same = (evaluation(**ended(cm, 5)) for cm in (53, 71, 53))
     assert MetricsJudge().compare(task, near, far).winner == winner
     assert MetricsJudge().compare(task, near, same).winner == "tie"
@@ -353,7 +353,7 @@ def test_metrics_judge_prefers_success_then_the_score(
 )
 def test_metrics_critic_adds_terms_for_what_is_wrong(bottle: Bottle, metrics: dict[str, float], kinds: list[str]):
     """One term of the needed kind each, one that is not there yet, with the weight it usually has."""
-    best = evaluation(bottle.task.initial_reward, **metrics)
+    best = evaluation(bottle.task.rewards.initial, **metrics)
     critique = MetricsCritic().criticise(bottle.task, best)
     terms = library(bottle.task)
     assert critique.success == bool(metrics["success"])

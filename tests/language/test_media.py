@@ -30,16 +30,16 @@ def task() -> Task:
 
 
 def test_one_view_is_the_first_of_the_film(task: Task):
-    assert list(with_views(task, 1).cameras) == [task.cameras[0]]
-    assert [camera.shows for camera in task.cameras] == ["the right side of the body", "the front of the body"]
+    assert list(with_views(task, 1).view.cameras) == [task.view.cameras[0]]
+    assert [camera.shows for camera in task.view.cameras] == ["the right side of the body", "the front of the body"]
 
 
 def test_views_are_those_of_the_task_before_turned_ones(task: Task):
-    first = task.cameras[0]
-    one, two, three = with_views(replace(task, cameras=(first,), more_cameras=(OTHER,)), 3).cameras
+    first = task.view.cameras[0]
+    one, two, three = with_views(task.replace(cameras=(first,), more_cameras=(OTHER,)), 3).view.cameras
     assert (one, two) == (first, OTHER)
     assert three == replace(first, azimuth=first.azimuth + 90.0, shows="")
-    bare = with_views(replace(task, cameras=(OTHER,), more_cameras=()), 3).cameras
+    bare = with_views(task.replace(cameras=(OTHER,), more_cameras=()), 3).view.cameras
     assert [camera.azimuth for camera in bare] == [10.0, 100.0, 190.0]
     assert [camera.shows for camera in bare] == [OTHER.shows, "", ""]
 
@@ -53,7 +53,7 @@ def test_views_are_those_of_the_task_before_turned_ones(task: Task):
     ],
 )
 def test_pictures_cover_the_time_in_which_a_success_must_last(task: Task, hold_s: float, expected: list[float]):
-    clip = Clip(replace(task, hold_s=hold_s), np.zeros((21, task.model.nq)), np.linspace(0.2, 2.2, 21), Caption(""))
+    clip = Clip(task.replace(hold_s=hold_s), np.zeros((21, task.model.nq)), np.linspace(0.2, 2.2, 21), Caption(""))
     media = MotionMedia(ShownConfig(media="frames", frames=5), None, lambda candidate: clip)  # pyright: ignore[reportArgumentType]
     assert media.times(clip) == pytest.approx(expected)
 

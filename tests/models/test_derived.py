@@ -29,9 +29,9 @@ def spec_of(bodies: str, motors: str) -> mujoco.MjSpec:
 @pytest.mark.parametrize("bodies", [ROVER + CRATE, CRATE + ROVER])
 def test_the_root_is_what_actuators_move_not_what_is_heavy(bodies: str):
     task = mj.simple_task(name="t", model=spec_of(bodies, MOTOR), description="drive forward")
-    assert (task.adapter.root, task.cameras[0].track) == ("rover", "rover")
-    assert task.motion
-    assert task.motion.of.name == "rover"
+    assert (task.adapter.root, task.view.cameras[0].track) == ("rover", "rover")
+    assert task.scoring.motion
+    assert task.scoring.motion.of.name == "rover"
     crate = task.model.joint("loose").qposadr[0]
     qpos = np.repeat(task.model.qpos0[None], 5, axis=0)
     qpos[:, crate] += np.linspace(0, 2, 5)
@@ -80,13 +80,13 @@ def test_a_planar_base_travels_and_turns(case: str, nested: bool):
     ways = {"drive forward": (1, 0, 0), "drive to the left": (0, 1, 0), "drive backward": (-1, 0, 0)}
     for words, way in ways.items():
         task = mj.simple_task(name="t", model=planar(case, nested), description=words)
-        assert task.motion
-        assert task.motion.travel
-        assert (task.adapter.root, task.motion.travel["way"]) == ("robot", way)
-        assert task.cameras[0].track == "robot"
+        assert task.scoring.motion
+        assert task.scoring.motion.travel
+        assert (task.adapter.root, task.scoring.motion.travel["way"]) == ("robot", way)
+        assert task.view.cameras[0].track == "robot"
     task = mj.simple_task(name="t", model=planar(case, nested), description="turn left by 90 degrees")
-    assert task.motion
-    assert task.motion.text().startswith("turn left by 90°")
+    assert task.scoring.motion
+    assert task.scoring.motion.text().startswith("turn left by 90°")
     qpos = np.zeros((5, task.model.nq))
     qpos[:, task.model.joint("yaw").qposadr[0]] = np.linspace(0, np.pi / 2, 5)
     assert measured(episode_of(task, qpos), task, 0.1)["turned_rad"] == pytest.approx(np.pi / 2, abs=1e-5)
@@ -96,8 +96,8 @@ def test_a_short_rail_or_a_hinge_with_stops_takes_a_body_nowhere():
     rail = CHAIN.format(slide='range="-.2 .2" limited="true"', hinge='range="-40 40" limited="true"', tiny=TINY)
     for words, lacks in (("drive forward", "move along +x"), ("turn left", "turn about the vertical")):
         task = mj.simple_task(name="t", model=spec_of(rail, DRIVES), description=words)
-        assert task.motion
-        assert lacks in task.motion.problem
+        assert task.scoring.motion
+        assert lacks in task.scoring.motion.problem
 
 
 def test_the_limits_of_a_nested_base_of_a_walker_are_removed(tmp_path):

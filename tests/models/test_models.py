@@ -87,8 +87,8 @@ def test_it_compiles_and_all_that_the_adapter_names_exists(name):
     assert not missing
     assert set(chain.from_iterable(adapter.synergies)) <= set(adapter.planned_joints)
     assert not set(adapter.planned_joints) & set(adapter.kept_joints)
-    assert adapter.source
-    assert adapter.licence
+    assert adapter.info.source
+    assert adapter.info.licence
     assert model.ncam == model.nkey == 0
     unnamed = [i for i in range(model.njnt) if not model.joint(i).name]
     assert not unnamed

@@ -97,8 +97,8 @@ def body_of(*feet: str, thigh: str = "{0}_x") -> mujoco.MjSpec:
 def raised(words: str, *feet: str) -> list[str]:
     """Return the bodies whose height the words ask for."""
     task = mj.simple_task(name="t", model=body_of(*feet), description=words)
-    assert task.motion
-    return [clause["part"].place for clause in task.motion.clauses if clause.row is up]
+    assert task.scoring.motion
+    return [clause["part"].place for clause in task.scoring.motion.clauses if clause.row is up]
 
 
 FOUR = [
@@ -157,8 +157,8 @@ def test_the_right_foot_is_not_the_left_one(feet: tuple[str, str]):
 )  # fmt: skip
 def test_a_side_or_place_that_is_not_there_is_an_error(words: str, feet: tuple[str, ...], missing: str):
     task = mj.simple_task(name="t", model=body_of(*feet), description=words)
-    assert task.motion
-    assert missing in task.motion.problem
+    assert task.scoring.motion
+    assert missing in task.scoring.motion.problem
 
 
 def test_the_only_foot_is_on_no_side():

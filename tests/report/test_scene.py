@@ -21,7 +21,7 @@ from movlr_jax.report import page as report
 from movlr_jax.report.scene import Episode, export_scene
 from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks import Task
-from movlr_jax.tasks.base import Camera
+from movlr_jax.tasks.base import Camera, View
 
 FRAMES, STEP_S = 31, 1 / 30
 
@@ -109,7 +109,7 @@ def test_something_far_or_fast_does_not_blur_the_rest():
     qpos[:, 0], qpos[:, 1], qpos[:, 2], qpos[:, 5] = 0.05 * np.sin(3 * t), 200 * t, 4000 * t, 1
     empty = (np.zeros((n, model.nv)), np.zeros((n, 0)), np.zeros((n, 0)), np.zeros((n, 0)))
     camera = Camera((0, 0, 1), 3.0, 90.0, 0.0)
-    made: Any = SimpleNamespace(model=model, weakened=(), cameras=[camera])
+    made: Any = SimpleNamespace(model=model, view=View([camera]))
     shot = EpisodeRecord(t, qpos, *empty, (), model)
     head, array = unpacked(export_scene(made, [Episode("g00k00", "Best", shot)]))
     leg = head["bodies"].index("leg")

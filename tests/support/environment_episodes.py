@@ -59,7 +59,7 @@ def totals(task: Task, qpos: np.ndarray, qvel: np.ndarray, act: np.ndarray, cont
     states = Step(np.ones(len(qpos)), qpos, qvel, act, np.array(sensors), controls)
     steps = jax.tree.map(lambda x: np.asarray(x, np.float32)[None], states)
     initial = jax.tree.map(lambda x: x[:, 0], steps.replace(time=0 * steps.time))
-    program = load(parse(task.environment_reward))
+    program = load(parse(task.rewards.environment))
     steps, initial, controls = jax.tree.map(
         lambda x: np.asarray(x, np.float32)[None], (steps, initial, controls[None])
     )

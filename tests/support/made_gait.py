@@ -10,6 +10,7 @@ import numpy as np
 from movlr_jax.models import ModelAdapter
 from movlr_jax.rewards.state import instrument, layout_of
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.base import Rewards, Scoring, View
 from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.types import SimState, Step, Trajectory
 
@@ -55,19 +56,19 @@ def walker_of_boxes() -> Task:
     return Task(
         name="walk",
         description="walk",
-        focus="",
         adapter=adapter,
         model=model,
         layout=layout_of(model, {}),
         goals={},
         episode_s=5.0,
         start=lambda rng, n: (np.zeros((n, model.nq)), np.zeros((n, model.nv)), np.zeros((n, model.na))),
-        measure=lambda episode, task: {"success": 1.0, "distance_m": 6.0},
-        score=good,
-        cameras=(),
-        initial_reward="",
-        human_reward="",
-        diagnose=biomechanics.biomechanical_needs,
+        scoring=Scoring(
+            measure=lambda episode, task: {"success": 1.0, "distance_m": 6.0},
+            score=good,
+            diagnose=biomechanics.biomechanical_needs,
+        ),
+        rewards=Rewards("", ""),
+        view=View(()),
         roles=adapter.roles,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,7 +121,7 @@ def played(
     config = compose([f"+task={file}", "optimizer=mppi", "films=false", *sizes, *settings])
     first = names[0][0]
     archive = Archive.open(root) if root.exists() else Archive.create(root, to_yaml(config))
-    made = task or replace(tiny_task(), score=lambda metrics: metrics["score"])
+    made = task or tiny_task().replace(score=lambda metrics: metrics["score"])
     parts: dict[str, Any] = {
         "optimizer": SimpleNamespace(scorer=SimpleNamespace(prepare=lambda programs: None)),
         "roles": Roles(Written(names), judge or MetricsJudge(), MetricsCritic(), models_used="none"),
@@ -130,7 +130,7 @@ def played(
     }
     return SearchContext(
         config=config,
-        task=replace(made, initial_reward=program(first), human_reward=program(human or first)),
+        task=made.replace(initial=program(first), human=program(human or first)),
         archive=archive,
         clock=Clock.of(archive, time.monotonic()),
         reporter=Reporter(),

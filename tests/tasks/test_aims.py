@@ -27,8 +27,8 @@ def made(words: str, xml: str = PERSON, **more: object) -> Task:
 def test_sideways_is_away_from_the_body():
     """Also where no word says on which side the only arm is."""
     task = mj.load_task("bottle_pour", instruction="raise the arm sideways")
-    assert task.motion
-    aim = task.motion.clauses[0]
+    assert task.scoring.motion
+    aim = task.scoring.motion.clauses[0]
     data = mujoco.MjData(task.model)
     data.qpos[:] = task.start(np.random.default_rng(0), 1)[0][0]
     mujoco.mj_forward(task.model, data)
@@ -41,7 +41,7 @@ def test_films_show_a_raised_arm():
     """By hand: the shoulders are at 1.36 m, and the arms are 0.54 m long to the ends of their capsules."""
 
     def seen(words: str) -> float:
-        (camera,) = made(words).cameras
+        (camera,) = made(words).view.cameras
         return camera.lookat[2] + camera.distance * np.tan(np.deg2rad(45) / 2)
 
     assert seen("raise both arms") > 1.36 + 0.54
@@ -49,8 +49,8 @@ def test_films_show_a_raised_arm():
 
 
 def _squat(task: Task) -> Clause:
-    assert task.motion
-    return next(clause for clause in task.motion.clauses if clause.row is squat)
+    assert task.scoring.motion
+    return next(clause for clause in task.scoring.motion.clauses if clause.row is squat)
 
 
 def posed(task: Task, **joints: float) -> mujoco.MjData:
@@ -67,8 +67,8 @@ def measured(task: Task, *states: mujoco.MjData) -> dict[str, float]:
     postures = [state.qpos for state in states[:-1] for _ in range(20)]
     postures += [states[-1].qpos] * max(30 * len(states[:-1]), 20)
     episode = episode_of(task, postures, 1.0 / len(postures))
-    assert task.motion
-    return dict(task.motion.measure(Readout(task.layout, episode.steps)))
+    assert task.scoring.motion
+    return dict(task.scoring.motion.measure(Readout(task.layout, episode.steps)))
 
 
 def test_measures_are_what_mujoco_says():
@@ -107,7 +107,7 @@ def test_a_knee_bends_by_its_joint_angle():
 def test_the_upper_arm_keeps_still_unless_the_words_move_it():
     def terms(words: str, **joints: float) -> float:
         task = made(words)
-        reward, data = mj.load_reward(task.initial_reward, task), posed(task, **joints)
+        reward, data = mj.load_reward(task.rewards.initial, task), posed(task, **joints)
         return float(reward(data, data.ctrl, posed(task))[1]["left_elbow_bent"])
 
     bent = {"left_elbow": -1.0}
@@ -122,23 +122,23 @@ def test_the_upper_arm_keeps_still_unless_the_words_move_it():
 def test_waves_are_counted():
     """By hand: an arm of 0.54 m that is up and swings by 0.4 rad to either side, at 1.5 Hz, for 2 s; then by 0.05."""
     task = made("wave goodbye with the left hand")
-    assert task.motion
+    assert task.scoring.motion
     times = np.linspace(0.0, 2.0, 201)
 
     def waves(angle: float, fell: bool = False) -> dict[str, float]:
         swing = np.pi + angle * np.sin(3 * np.pi * times)
         postures = [posed(task, left_shoulder_x=float(x)).qpos for x in swing]
         read = Readout(task.layout, episode_of(task, postures, 0.01).steps)
-        return task.motion.measure(read, fell)  # pyright: ignore
+        return task.scoring.motion.measure(read, fell)  # pyright: ignore
 
     # three times there and back, which the middle at the beginning and end cuts into seven swings, 0.21 m or wider
     assert waves(0.4)["left_hand_waves_hz"] == pytest.approx(7 / 2 / 2.0)
     assert waves(0.05)["left_hand_waves_hz"] == 0.0
     assert waves(0.4, fell=True)["left_hand_waves_hz"] == 0.0
     assert summary(waves(0.4)).endswith(": left hand waves 1.75 Hz")
-    assert task.score(waves(0.4)) > task.score(waves(0.05)) + 5
-    assert not [need for need in task.diagnose(waves(0.4)) if "waves" in need.problem]
-    assert "left hand waves: 0 Hz, not at least 0.5 Hz" in str(task.diagnose(waves(0.05)))
+    assert task.scoring.score(waves(0.4)) > task.scoring.score(waves(0.05)) + 5
+    assert not [need for need in task.scoring.diagnose(waves(0.4)) if "waves" in need.problem]
+    assert "left hand waves: 0 Hz, not at least 0.5 Hz" in str(task.scoring.diagnose(waves(0.05)))
 
 
 def test_doing_nothing_scores_less_than_what_the_words_ask_for():
@@ -150,18 +150,18 @@ def test_doing_nothing_scores_less_than_what_the_words_ask_for():
     ):
         task = made(words)
         idle, done = measured(task, posed(task)), measured(task, posed(task), posed(task, **joints))
-        assert task.score(done) > task.score(idle) + task.tie
-        assert [need.kind for need in task.diagnose(idle)] == ["part"]
-        assert not task.diagnose(done)
+        assert task.scoring.score(done) > task.scoring.score(idle) + task.scoring.tie
+        assert [need.kind for need in task.scoring.diagnose(idle)] == ["part"]
+        assert not task.scoring.diagnose(done)
     cart = made("keep the pole upright", CART)
     fallen, upright = measured(cart, posed(cart, hinge=np.pi)), measured(cart, posed(cart))
-    assert cart.score(upright) > cart.score(fallen) + cart.tie
+    assert cart.scoring.score(upright) > cart.scoring.score(fallen) + cart.scoring.tie
 
 
 def test_a_first_program_keeps_its_place_if_the_words_ask_for_no_travel():
-    assert {"sway", "height", "level"} <= set(parse(made("raise the right arm").initial_reward).weights)
-    assert "sway" not in parse(made("walk forward and keep the right arm up").initial_reward).weights
-    assert "sway" not in parse(made("balance the pole", CART).initial_reward).weights
+    assert {"sway", "height", "level"} <= set(parse(made("raise the right arm").rewards.initial).weights)
+    assert "sway" not in parse(made("walk forward and keep the right arm up").rewards.initial).weights
+    assert "sway" not in parse(made("balance the pole", CART).rewards.initial).weights
 
 
 def test_a_fall_raises_no_part():
@@ -181,12 +181,12 @@ def test_a_fall_that_ended_the_episode_is_no_way_to_an_aim():
         ("squat", {}, 0.0),
     ):
         task = made(words, start_noise=0.0)
-        assert task.motion
+        assert task.scoring.motion
         falling = posed(task, **joints)
         falling.qpos[2] -= 0.2
         episode = episode_of(task, [posed(task).qpos] * 5 + [falling.qpos] * 40, 0.02)
         read = Readout(task.layout, episode.steps)
-        own, told = task.motion.measure(read), task.motion.measure(read, fell=True)
+        own, told = task.scoring.motion.measure(read), task.scoring.motion.measure(read, fell=True)
         metric = next(name for name in told if name.endswith(("raised_m", "direction_error_rad", "down_m")))
         assert told[metric] == pytest.approx(idle, abs=1e-6)
         assert abs(own[metric] - idle) > 0.1
@@ -207,11 +207,11 @@ def test_a_fall_that_ended_the_episode_is_no_way_to_an_aim():
 )
 def test_the_terms_grow_towards_what_the_words_ask_for(words: str, joint: str, values: list[float]):
     task = made(words)
-    assert task.motion
-    (name, *_) = [term.name for clause in task.motion.clauses[:1] for term in clause.measure.terms]
-    assert name in parse(task.initial_reward).weights
+    assert task.scoring.motion
+    (name, *_) = [term.name for clause in task.scoring.motion.clauses[:1] for term in clause.measure.terms]
+    assert name in parse(task.rewards.initial).weights
     assert name in library(task)
-    reward, first = mj.load_reward(task.initial_reward, task), posed(task)
+    reward, first = mj.load_reward(task.rewards.initial, task), posed(task)
     found = []
     for value in values:
         data = posed(task, **{joint: value, **({"right_shoulder_y": -2.0} if "touch" in words else {})})
@@ -222,7 +222,7 @@ def test_the_terms_grow_towards_what_the_words_ask_for(words: str, joint: str, v
 def test_a_squat_goes_down_and_comes_up():
     for words, key in (("squat", "down_m"), ("squat down and stand up again", "down_and_up_m")):
         task = made(words, HOPPER)
-        assert task.motion
+        assert task.scoring.motion
         assert _squat(task)["depth"] == pytest.approx(0.3 * posed(task).body("trunk").xpos[2], abs=0.01)
         states = {z: posed(task) for z in (0.0, -0.2)}
         states[-0.2].qpos[1] -= 0.2
@@ -232,16 +232,18 @@ def test_a_squat_goes_down_and_comes_up():
         wanted, other = (stays, down_up) if key == "down_m" else (down_up, stays)
         assert wanted[key] == pytest.approx(0.2, abs=1e-5)
         assert max(other[key], idle[key]) == pytest.approx(0.0, abs=1e-5)
-        assert task.score(wanted) > max(task.score(other), task.score(idle)) + task.tie
-        assert [need.kind for need in task.diagnose(idle)] == ["down"]
-        assert "height" not in parse(task.initial_reward).weights, "a body that squats does not keep its height"
-        assert "depth" in parse(task.initial_reward).weights
+        assert (
+            task.scoring.score(wanted) > max(task.scoring.score(other), task.scoring.score(idle)) + task.scoring.tie
+        )
+        assert [need.kind for need in task.scoring.diagnose(idle)] == ["down"]
+        assert "height" not in parse(task.rewards.initial).weights, "a body that squats does not keep its height"
+        assert "depth" in parse(task.rewards.initial).weights
 
 
 def test_the_squat_term_follows_the_time():
     task = made("squat and stand up again", HOPPER)
-    assert task.motion
-    reward, first = mj.load_reward(task.initial_reward, task), posed(task)
+    assert task.scoring.motion
+    reward, first = mj.load_reward(task.rewards.initial, task), posed(task)
     for time, share in ((0.0, 0.0), (1.0, 1.0), (2.0, 0.0), (5.0, 0.0)):
         data = posed(task)
         data.time, data.qpos[1] = time, data.qpos[1] - share * _squat(task)["depth"]

@@ -89,7 +89,7 @@ def test_the_close_up_shows_fingers_and_object_large(name: str, model: str):
     fingers = ("thumb", "index", "middle", "ring", "little")
     tips = [data.site(task.roles[f"{finger}_site"]).xpos for finger in fingers]
     points = np.array([*tips, data.body(task.roles["object"]).xpos])
-    far, (near,) = task.cameras[0], task.more_cameras
+    far, (near,) = task.view.cameras[0], task.view.more_cameras
     assert np.abs(seen(near, points)).max() < 0.7
     spans = [np.ptp(seen(camera, points), axis=0).max() for camera in (far, near)]
     assert spans[1] > 1.3 * spans[0]
@@ -120,7 +120,7 @@ def test_errors_worked_by_hand(task: Task, axis, degrees: float):
     offset = 0.03 * np.array([1.0, -2.0, 2.0]) / 3.0
     pos, quat = still(task, offset, degrees, axis)
     for sign in (1, -1):  # a quaternion and its negative are one orientation
-        metrics = task.measure(episode(task, pos, sign * quat), task)
+        metrics = task.scoring.measure(episode(task, pos, sign * quat), task)
         assert metrics["object_position_error_m"] == pytest.approx(0.03, abs=1e-6)
         assert metrics["object_orientation_error_rad"] == pytest.approx(abs(np.deg2rad(degrees)), abs=1e-3)
         assert metrics["success"] == float(abs(degrees) <= 30)
@@ -131,15 +131,15 @@ def test_errors_worked_by_hand(task: Task, axis, degrees: float):
     [(4.99, 29.9, 1.0), (5.01, 0.0, 0.0), (0.0, 30.1, 0.0), (0.0, 0.0, 1.0), (6.0, 40.0, 0.0)],
 )
 def test_success_is_both_within_bounds(task: Task, centimetres: float, degrees: float, success: float):
-    metrics = task.measure(episode(task, *still(task, (0, 0, -centimetres / 100), degrees)), task)
+    metrics = task.scoring.measure(episode(task, *still(task, (0, 0, -centimetres / 100), degrees)), task)
     assert metrics["success"] == success
 
 
 def test_bounds_are_settings():
     strict = build_task("bottle_pour", "myoarm_r", 3.0, {"success_position_m": 0.01, "success_orientation_rad": 0.1})
-    assert strict.measure(episode(strict, *still(strict, (0, 0.009, 0), 5)), strict)["success"] == 1.0
-    assert strict.measure(episode(strict, *still(strict, (0, 0.011, 0), 5)), strict)["success"] == 0.0
-    assert strict.measure(episode(strict, *still(strict, (0, 0.009, 0), 6)), strict)["success"] == 0.0
+    assert strict.scoring.measure(episode(strict, *still(strict, (0, 0.009, 0), 5)), strict)["success"] == 1.0
+    assert strict.scoring.measure(episode(strict, *still(strict, (0, 0.011, 0), 5)), strict)["success"] == 0.0
+    assert strict.scoring.measure(episode(strict, *still(strict, (0, 0.009, 0), 6)), strict)["success"] == 0.0
 
 
 def test_the_worst_of_the_last_half_second_counts(task: Task):
@@ -147,21 +147,21 @@ def test_the_worst_of_the_last_half_second_counts(task: Task):
     held = 31
     pos, quat = still(task)
     pos[: -held - 1] += [0.3, 0, 0]  # far away, but before
-    assert task.measure(episode(task, pos, quat), task)["success"] == 1.0
+    assert task.scoring.measure(episode(task, pos, quat), task)["success"] == 1.0
     for wrong in (-held, -held // 2, -1):
         away = pos.copy()
         away[wrong] += [0.08, 0, 0]
-        metrics = task.measure(episode(task, away, quat), task)
+        metrics = task.scoring.measure(episode(task, away, quat), task)
         assert metrics["success"] == 0.0
         assert metrics["object_position_error_m"] == pytest.approx(0.08, abs=1e-6)
     through = pos[:1] + np.linspace(-0.5, 0.5, 100)[:, None] * [1.0, 0, 0]
-    assert task.measure(episode(task, through, quat), task)["success"] == 0.0
+    assert task.scoring.measure(episode(task, through, quat), task)["success"] == 0.0
     spun = quat.copy()
     spun[-5] = turned(task, 45)
-    metrics = task.measure(episode(task, pos, spun), task)
+    metrics = task.scoring.measure(episode(task, pos, spun), task)
     assert metrics["object_orientation_error_rad"] == pytest.approx(np.deg2rad(45), abs=1e-3)
     short = episode(task, *still(task, steps=3))  # shorter than hold_s: all of it counts
-    assert task.measure(short, task)["success"] == 1.0
+    assert task.scoring.measure(short, task)["success"] == 1.0
 
 
 HEIGHTS = {  # of the bottle's centre above its start, cm
@@ -180,14 +180,14 @@ def test_a_dropped_bottle_is_told(task: Task, course: str):
     centimetres, dropped = HEIGHTS[course]
     pos, quat = still(task, steps=len(centimetres))
     pos[:, 2] = task.goals["object_pos"][2] - 0.10 + 0.01 * np.array(centimetres)
-    assert task.measure(episode(task, pos, quat), task)["dropped"] == dropped
+    assert task.scoring.measure(episode(task, pos, quat), task)["dropped"] == dropped
 
 
 def test_a_thing_that_need_not_be_lifted_may_be_set_down():
     level = build_task("bottle_pour", "myoarm_r", 3.0, {"lift_m": (0.1, 0.0, 0.0)})
     pos, quat = still(level, steps=3)
     pos[:, 2] = level.goals["object_pos"][2] + np.array([0.0, 0.06, 0.0])
-    assert level.measure(episode(level, pos, quat), level)["dropped"] == 0.0
+    assert level.scoring.measure(episode(level, pos, quat), level)["dropped"] == 0.0
 
 
 def test_the_score_orders_episodes():
@@ -341,7 +341,7 @@ def test_the_activations_at_the_start_carry_the_arm(task: Task):
 
 def test_its_rewards_are_sound(any_task: Task):
     """On either model they read only what there is, and every number is finite."""
-    rewards = any_task.initial_reward, any_task.human_reward
+    rewards = any_task.rewards.initial, any_task.rewards.human
     assert not any("$" in source for source in rewards)
     assert all(parse(source).description for source in rewards)
     assert refusals(any_task, *rewards) == []

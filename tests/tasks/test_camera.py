@@ -29,7 +29,7 @@ def made(words: str, xml: str | None = None) -> Task:
 def offset(task: Task, body: str, *moves: np.ndarray) -> float:
     """Angle of a body from the middle of the view after the free body has moved by `moves` [3] m, in half views."""
     qpos = task.start(np.random.default_rng(0), 1)[0][0].copy()
-    data, views = mujoco.MjData(task.model), Views(task.model, task.cameras)
+    data, views = mujoco.MjData(task.model), Views(task.model, task.view.cameras)
     place(task.model, data, qpos)
     views.at(data)
     for move in moves:
@@ -57,14 +57,14 @@ def test_what_flies_and_where_it_goes_stay_in_the_picture():
 def test_a_place_is_in_the_picture_from_the_start_unless_it_is_far_away():
     near, far = (made("go to the post", WALKER.format(x)) for x in (3, 300))
     assert offset(near, "post") < 1.0
-    assert not near.cameras[0].vertical
-    assert far.cameras[0].distance < 12
+    assert not near.view.cameras[0].vertical
+    assert far.view.cameras[0].distance < 12
     assert offset(far, "post", np.array([297.0, 0.0, 0.0])) < 1.0
 
 
 def test_a_jump_is_followed_if_it_is_high_and_has_room_if_it_is_low():
     low, high, stands = (made(words, PERSON) for words in ("jump by 50 cm", "jump by 4 m", "stand still"))
-    assert [task.cameras[0].vertical for task in (low, high, stands)] == [False, True, False]
+    assert [task.view.cameras[0].vertical for task in (low, high, stands)] == [False, True, False]
     some = made("jump high", PERSON)
-    assert some.cameras[0].distance > stands.cameras[0].distance
-    assert low.cameras[0].distance > stands.cameras[0].distance
+    assert some.view.cameras[0].distance > stands.view.cameras[0].distance
+    assert low.view.cameras[0].distance > stands.view.cameras[0].distance

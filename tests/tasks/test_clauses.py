@@ -33,9 +33,9 @@ def motion(task: Task, postures: np.ndarray) -> dict[str, float]:
         sensors.append(data.sensordata.copy())
     t, none = len(postures), np.zeros((len(postures), 0))
     steps = Step(np.arange(t) * DT, postures, speeds, none, np.array(sensors), none)
-    assert task.motion
-    measured = task.motion.measure(Readout(task.layout, steps))
-    return measured | {"success": float(task.motion.achieved(measured))}
+    assert task.scoring.motion
+    measured = task.scoring.motion.measure(Readout(task.layout, steps))
+    return measured | {"success": float(task.scoring.motion.achieved(measured))}
 
 
 def start(task: Task) -> np.ndarray:
@@ -346,7 +346,7 @@ def test_lying_on_the_back_is_face_up(angle: float, success: int):
 
 def test_touching_is_a_distance_between_surfaces():
     task = made("person", "touch the red ball with the right foot")
-    assert task.motion
+    assert task.scoring.motion
     # by hand: from the middle of the foot it is 0.1 m to its tip, and 0.1 m from there to the middle of the ball
     data = mujoco.MjData(task.model)
     data.qpos[:] = start(task)
@@ -400,9 +400,9 @@ def test_kicked_ball_with_a_body_on_the_ground_is_no_success():
     kicked[50:, 2:7] = 0.1, np.sqrt(0.5), 0.0, np.sqrt(0.5), 0.0  # it lies there
     fallen = motion(task, kicked)
     assert (fallen["success"], fallen["fell"], fallen["time_to_fall_s"]) == (0, 1, pytest.approx(50 * DT))
-    assert task.motion
-    assert task.motion.verdict(fallen).startswith("fell at 1 s; ")
-    assert task.motion.verdict(fallen).endswith("; not achieved")
+    assert task.scoring.motion
+    assert task.scoring.motion.verdict(fallen).startswith("fell at 1 s; ")
+    assert task.scoring.motion.verdict(fallen).endswith("; not achieved")
 
 
 def test_steps_in_place_are_counted():

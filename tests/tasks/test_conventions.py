@@ -42,7 +42,7 @@ def body(tmp_path: Path) -> Make:
             + '</actuator><keyframe><key name="home" qpos="0 0 0.95 1 0 0 0 0 0 0 0 0 0"/></keyframe></mujoco>'
         )  # fmt: skip
         task = mj.load_task(model=str(path), instruction="stand")
-        assert not task.warnings
+        assert not task.origin.warnings
         return task
 
     return make
@@ -104,10 +104,10 @@ def test_a_header_that_contradicts_its_values_is_a_warning(name: str, knee: str,
     for joint in columns:
         expected = unit * DEGREES[joint] * (1.0 if in_degrees else 1 / RADIANS)
         np.testing.assert_allclose(read(task, joint), expected, atol=1e-4)
-    units = [w for w in task.warnings if "sign" not in w]
+    units = [w for w in task.origin.warnings if "sign" not in w]
     assert len(units) == bool(sentence)
     assert all(sentence in w and path.name in w for w in units)
-    assert all(w.partition(": ")[2] in task.notes[-1] for w in task.warnings), "it is recorded"
+    assert all(w.partition(": ")[2] in task.origin.notes[-1] for w in task.origin.warnings), "it is recorded"
 
 
 # the range of the knee, whether its flexion is negative in the file, the sign with which it is read, the warning
@@ -131,8 +131,8 @@ def test_knees_are_turned_only_where_the_range_says_so(
     task = with_reference(body(knee), path)
     np.testing.assert_allclose(read(task, KNEE), sign * flexed, atol=1e-4)
     np.testing.assert_allclose(read(task, HIP), DEGREES[HIP], atol=1e-4)
-    assert len(task.warnings) == bool(sentence)
-    assert all(sentence in warning for warning in task.warnings)
+    assert len(task.origin.warnings) == bool(sentence)
+    assert all(sentence in warning for warning in task.origin.warnings)
 
 
 @pytest.mark.parametrize(("knee", "sign"), [(LIMITED, 1.0), (BACKWARD, -1.0), (WIDE, 1.0), (FREE, 1.0)])
@@ -175,7 +175,7 @@ def test_a_motion_of_joints_with_any_name_is_read_back(ending: str, chain: Task,
     assert set(again.layout.references) == set(NAMES)
     for i, name in enumerate(NAMES):
         np.testing.assert_allclose(again.data[reference_name(name)], qpos[:, i], atol=1e-6)
-    assert not again.warnings
+    assert not again.origin.warnings
 
 
 def test_a_file_of_nothing_but_other_names_is_refused(chain: Task, tmp_path: Path):

@@ -136,7 +136,7 @@ def test_held_by_its_muscles_nothing_moves_for_half_a_second(task):
 )
 def test_errors_worked_by_hand(task, centimetres: float, degrees: float, success: float):
     made = episode(task, *still(task, (0, centimetres / 100, 0), degrees, (0.2, 1.0, -0.4)))
-    metrics = task.measure(made, task)
+    metrics = task.scoring.measure(made, task)
     assert metrics["object_position_error_m"] == pytest.approx(centimetres / 100, abs=1e-6)
     assert metrics["object_orientation_error_rad"] == pytest.approx(np.deg2rad(degrees), abs=1e-3)
     assert metrics["success"] == success
@@ -144,8 +144,8 @@ def test_errors_worked_by_hand(task, centimetres: float, degrees: float, success
 
 def test_what_is_wrong_is_said_in_words(task):
     def kinds(centimetres: float, degrees: float) -> list[str]:
-        metrics = task.measure(episode(task, *still(task, (centimetres / 100, 0, 0), degrees)), task)
-        return [need.kind for need in task.diagnose(metrics)]
+        metrics = task.scoring.measure(episode(task, *still(task, (centimetres / 100, 0, 0), degrees)), task)
+        return [need.kind for need in task.scoring.diagnose(metrics)]
 
     assert kinds(0, 0) == []
     assert kinds(20, 0) == ["hold", "place", "steady"]
@@ -156,6 +156,6 @@ def test_what_is_wrong_is_said_in_words(task):
 
 
 def test_its_rewards_are_sound(task):
-    rewards = task.initial_reward, task.human_reward
+    rewards = task.rewards.initial, task.rewards.human
     assert not any("$" in source for source in rewards)
     assert refusals(task, *rewards) == []

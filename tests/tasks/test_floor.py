@@ -48,7 +48,9 @@ def height_after(model: mujoco.MjModel, seconds: float) -> float:
 @pytest.mark.parametrize(("height", "floor"), [(0.1, 0.0), (0.4, 0.0), (0.095, 0.0), (0.0, -0.1), (-2.0, -2.1)])
 def test_a_body_that_would_fall_gets_a_floor(height: float, floor: float):
     task = task_of(height=height)
-    assert task.warnings[0] == f"the model has no floor, so ball would fall: a floor was added at z = {floor:g} m"
+    assert (
+        task.origin.warnings[0] == f"the model has no floor, so ball would fall: a floor was added at z = {floor:g} m"
+    )
     assert height_after(task.model, 2.0) == pytest.approx(floor + 0.1, abs=0.002)
 
 
@@ -76,7 +78,7 @@ NO_FLOOR = {
 @pytest.mark.parametrize("case", NO_FLOOR)
 def test_other_bodies_get_none(case: str):
     task = task_of(**NO_FLOOR[case])
-    assert not [text for text in task.warnings if "floor" in text]
+    assert not [text for text in task.origin.warnings if "floor" in text]
     given = BALL.format(
         **{"height": 0.1, "joint": FREE, "world": "", "option": "", "geom": "", "more": ""} | NO_FLOOR[case]
     )
@@ -106,7 +108,7 @@ NO_GROUND = {
 def test_what_a_body_cannot_stand_on_is_no_floor(case: str):
     """The ball would fall 4.9 m in 1 s."""
     task = task_of(world=NO_GROUND[case])
-    assert [text for text in task.warnings if "so ball would fall: a floor was added at z = 0 m" in text]
+    assert [text for text in task.origin.warnings if "so ball would fall: a floor was added at z = 0 m" in text]
     assert height_after(task.model, 1.0) == pytest.approx(0.1, abs=0.002)
 
 
@@ -116,7 +118,7 @@ def test_what_a_body_cannot_stand_on_is_no_floor(case: str):
 def test_a_floor_is_added_under_a_body_where_another_axis_is_up(gravity, axis: int, at: str):
     option = f'gravity="{gravity[0]} {gravity[1]} {gravity[2]}"'
     task = task_of(option=option)
-    assert task.warnings[0].endswith(f"a floor was added at {at}")
+    assert task.origin.warnings[0].endswith(f"a floor was added at {at}")
     data = mujoco.MjData(task.model)
     while data.time < 2.0:
         mujoco.mj_step(task.model, data)
@@ -134,7 +136,7 @@ def test_a_body_inside_the_floor_is_lifted_and_home_is_the_start():
     task = mj.simple_task(name="own", model=mujoco.MjSpec.from_string(text), description="hold", start_noise=0.0)
     qpos = task.start(np.random.default_rng(0), 1)[0][0]
     np.testing.assert_allclose(qpos, [0, 0, 0.1, 1, 0, 0, 0, 0.5], atol=1e-9)
-    assert task.warnings == ("at the start, ball was lifted by 40 mm, because it began inside the floor",)
+    assert task.origin.warnings == ("at the start, ball was lifted by 40 mm, because it began inside the floor",)
 
 
 def test_a_robot_without_a_keyframe_is_let_down_on_its_feet():
@@ -143,4 +145,4 @@ def test_a_robot_without_a_keyframe_is_let_down_on_its_feet():
     task = mj.simple_task(name="own", model=mujoco.MjSpec.from_string(text), description="hold", start_noise=0.0)
     qpos = task.start(np.random.default_rng(0), 1)[0][0]
     assert qpos[2] == pytest.approx(0.6, abs=0.02)
-    assert any("comes to rest on its feet" in line for line in task.warnings)
+    assert any("comes to rest on its feet" in line for line in task.origin.warnings)

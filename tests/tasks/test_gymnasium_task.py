@@ -57,7 +57,7 @@ def test_an_episode_is_measured_by_the_environment_itself(env: str, within: floa
         np.testing.assert_allclose(theirs.data.qpos, after[count], atol=within)
         total, count = total + reward, count + 1
     metrics = measured(episode, task, timing(env)["ctrl_dt"])
-    assert metrics["return"] == total == task.score(metrics)
+    assert metrics["return"] == total == task.scoring.score(metrics)
     assert metrics["fell"] == ended
     assert metrics.get("time_to_fall_s", 0.0) == pytest.approx(count * theirs.dt if ended else 0.0)
     assert "success" not in metrics
@@ -77,7 +77,7 @@ def test_control_steps_are_those_of_the_environment():
     episode, _ = random_episode(task, timing("Hopper-v5"))
     slow = episode.replace(steps=episode.steps.replace(time=2 * np.asarray(episode.steps.time)))
     with pytest.raises(UserError, match=r"acts every 0\.008 s; leave optimizer\.ctrl_dt out"):
-        task.measure(slow, task)
+        task.scoring.measure(slow, task)
 
 
 def test_a_policy_of_joint_targets_is_refused_where_an_environment_plays_torques_again():
@@ -92,7 +92,7 @@ def test_an_environment_of_ones_own_brings_its_success(tmp_path, monkeypatch: py
     config = compose(["+task=gymnasium", "env=own_spinning:Spinning", "task.settings.description=spin"])
     task = task_of(config)
     episode, _ = random_episode(task, timing("own_spinning:Spinning"))
-    metrics = task.measure(episode, task)
+    metrics = task.scoring.measure(episode, task)
     assert (metrics["return"], metrics["success"], metrics["fell"]) == (2.0 * STEPS, 1.0, 0.0)
 
 
@@ -165,5 +165,5 @@ def test_the_reward_of_an_environment_is_a_program(family: str):
     found = totals(task, qpos, qvel, act, controls)
     assert len(np.unique(np.round(expected, 3))) > (1 if family == "InvertedPendulum" else 50)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
-    assert task.human_reward == task.environment_reward
-    assert reward_source("environment", task) == (task.environment_reward, "environment")
+    assert task.rewards.human == task.rewards.environment
+    assert reward_source("environment", task) == (task.rewards.environment, "environment")

@@ -120,7 +120,7 @@ def test_another_robot_is_a_setting(tmp_path, walk):
     ours, theirs = (task.start(np.random.default_rng(0), 1)[0] for task in (walk, other))
     np.testing.assert_allclose(theirs, ours, atol=1e-6)
     path = np.linspace([0, 0, 0], [10, 0, 0], 21)
-    found = [task.measure(episode_of(task, moved(task, path)), task) for task in (walk, other)]
+    found = [task.scoring.measure(episode_of(task, moved(task, path)), task) for task in (walk, other)]
     assert found[0] == pytest.approx(found[1])
 
 
@@ -144,10 +144,10 @@ def test_a_level_counts_once_its_landing_is_reached():
     for end, up in ((ends[0] - 0.05, 0.0), (ends[0] + 0.05, 0.06), (ends[1] + 0.05, 0.18)):
         path = np.linspace([0, 0, 0], [end, 0, up], 101)
         path[:, 2] = np.interp(path[:, 0], [0, 0.7, *ends], [0, 0, 0.06, 0.18]) + 0.05
-        found.append(task.measure(episode_of(task, moved(task, path)), task))
+        found.append(task.scoring.measure(episode_of(task, moved(task, path)), task))
     assert [m["terrain_level"] for m in found] == [0, 1, 2]
     assert [m["success"] for m in found] == [0, 0, 1]
-    scores = [task.score(m) for m in found]
+    scores = [task.scoring.score(m) for m in found]
     assert scores == sorted(scores)
 
 
@@ -157,18 +157,18 @@ def test_a_turn_is_done_beyond_the_doorway():
     first = [base_move(task, qpos, ahead=x) for x in np.linspace(0, 2, 50)]
     for end, success in ((1.0, 0), (1.7, 1)):
         second = [base_move(task, qpos, ahead=2.0, left=y, yaw=np.pi / 2) for y in np.linspace(0, end, 50)]
-        metrics = task.measure(episode_of(task, [*first, *second]), task)
+        metrics = task.scoring.measure(episode_of(task, [*first, *second]), task)
         assert metrics["past_door_m"] == pytest.approx(end - 1.2, abs=1e-3)
         assert metrics["fell"] == 0
         assert metrics["success"] == success
     # through the wall beside it
     wall = [base_move(task, qpos, ahead=1.0, left=y) for y in (0.0, 0.6, 1.1)]
-    assert task.measure(episode_of(task, wall), task)["fell"] == 1
+    assert task.scoring.measure(episode_of(task, wall), task)["fell"] == 1
 
 
 def test_pushes_come_again_and_again_any_way():
     task = built("walk", randomise=True, push_m_s=0.4, push_every_s=2.0)
-    assert task.perturb is not None
+    assert task.course.perturb is not None
     qpos = task.start(np.random.default_rng(0), 1)[0].repeat(3, axis=0)
     qpos[1, 8], qpos[2, 9] = 0.01, 0.01  # rows differ
     interval, pushed = 0.32, []
@@ -182,11 +182,11 @@ def test_pushes_come_again_and_again_any_way():
             prev_action=np.zeros((3, 12)),
             diverged=np.zeros(3, bool),
         )
-        qvel = np.asarray(task.perturb(state, interval).qvel)
+        qvel = np.asarray(task.course.perturb(state, interval).qvel)
         if qvel.any():
             pushed.append((i * interval, qvel[:, :3]))
     assert [t <= due < t + interval for (t, _), due in zip(pushed, (2.0, 4.0, 6.0), strict=True)] == [True] * 3
     for _, velocity in pushed:
         np.testing.assert_allclose(np.linalg.norm(velocity, axis=1), 0.4, rtol=1e-6)
         assert len(np.unique(velocity.round(3), axis=0)) == 3
-    assert built("walk").perturb is None
+    assert built("walk").course.perturb is None

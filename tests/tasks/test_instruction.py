@@ -46,9 +46,9 @@ def walker() -> Task:
 def test_the_words_are_the_description_and_judge_and_gates_decide(arm: Task, walker: Task):
     assert arm.description == "wave with the open hand, the palm to the front"
     for task in (arm, walker):
-        assert not task.success
-        assert task.hold_s == 0.0, "nothing must last, so pictures are evenly spaced"
-        assert task.faults is None
+        assert not task.scoring.success
+        assert task.scoring.hold_s == 0.0, "nothing must last, so pictures are evenly spaced"
+        assert task.scoring.faults is None
     assert set(arm.goals) == set()
     assert walker.goals["velocity"][0] < 0
 
@@ -100,9 +100,9 @@ def test_the_target_of_the_task_is_not_shown_and_its_physics_stays(arm: Task):
 
 
 def test_programs_may_not_read_the_goals_of_the_task(arm: Task):
-    assert "jnp.square(action)" in arm.initial_reward
+    assert "jnp.square(action)" in arm.rewards.initial
     (told,) = refusals(
-        arm, arm.initial_reward, arm.initial_reward.replace("jnp.square(action)", 'state.goal("object_pos")', 1)
+        arm, arm.rewards.initial, arm.rewards.initial.replace("jnp.square(action)", 'state.goal("object_pos")', 1)
     )
     assert "object_pos" in told
 
@@ -120,16 +120,16 @@ def moved(task: Task, metres: float, *, sink: float = 0.0) -> list[np.ndarray]:
 
 
 def test_travel_is_measured_along_the_words_and_a_fall_by_the_walker(walker: Task):
-    backwards = walker.measure(episode_of(walker, moved(walker, -1.0)), walker)
+    backwards = walker.scoring.measure(episode_of(walker, moved(walker, -1.0)), walker)
     assert backwards["distance_m"] == pytest.approx(1.0, abs=1e-3)
     assert backwards["fell"] == 0
     assert not backwards.keys() & {"success", "gait_r", "lateral_drift_m"}
-    forwards = walker.measure(episode_of(walker, moved(walker, 1.0)), walker)
-    assert walker.score(backwards) > walker.score(forwards)
-    fallen = walker.measure(episode_of(walker, moved(walker, -1.0, sink=0.6)), walker)
+    forwards = walker.scoring.measure(episode_of(walker, moved(walker, 1.0)), walker)
+    assert walker.scoring.score(backwards) > walker.scoring.score(forwards)
+    fallen = walker.scoring.measure(episode_of(walker, moved(walker, -1.0, sink=0.6)), walker)
     assert fallen["fell"] == 1
     assert fallen["upright_fraction"] == pytest.approx(1.0 / walker.episode_s)
-    assert walker.score(fallen) < walker.score(backwards)
+    assert walker.scoring.score(fallen) < walker.scoring.score(backwards)
 
 
 def test_an_object_is_dropped_only_if_the_words_name_it(arm: Task):
@@ -139,14 +139,14 @@ def test_an_object_is_dropped_only_if_the_words_name_it(arm: Task):
         start = task.start(np.random.default_rng(0), 1)[0][0]
         fallen = start.copy()
         fallen[task.layout.joints["bottle_free"][0]][2] -= 0.2
-        sunk[task.description] = task.measure(episode_of(task, [start, fallen]), task).get("dropped")
+        sunk[task.description] = task.scoring.measure(episode_of(task, [start, fallen]), task).get("dropped")
     assert list(sunk.values()) == [None, 1.0]
 
 
 def test_lying_down_is_no_fall():
     task = mj.load_task("stand", model="myolegs26", instruction="crawl forward on hands and knees")
-    assert task.over is None
-    assert "fell" not in task.measure(episode_of(task, moved(task, 0.2, sink=0.6)), task)
+    assert task.course.over is None
+    assert "fell" not in task.scoring.measure(episode_of(task, moved(task, 0.2, sink=0.6)), task)
 
 
 def squatting(task: Task, knee_deg: float) -> np.ndarray:
@@ -169,9 +169,9 @@ def test_a_squat_is_no_fall_but_the_ground_is(walker: Task):
     upright = moved(squat, 0.0)
     low, ground = [*upright, squatting(squat, 110.0)], moved(squat, 0.0, sink=0.8)
     assert low[-1][2] < 0.6 * low[0][2]
-    assert squat.measure(episode_of(squat, low), squat)["fell"] == 0
-    assert squat.measure(episode_of(squat, ground), squat)["fell"] == 1
-    assert walker.measure(episode_of(walker, low), walker)["fell"] == 1
+    assert squat.scoring.measure(episode_of(squat, low), squat)["fell"] == 0
+    assert squat.scoring.measure(episode_of(squat, ground), squat)["fell"] == 1
+    assert walker.scoring.measure(episode_of(walker, low), walker)["fell"] == 1
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_model_and_an_instruction_make_a_task(folder: Path):
     assert (config.model, config.optimizer.name) == (f"{folder}/arm6.xml", "mppi")
     task = task_of(config)
     assert (task.name, task.description, task.episode_s) == ("arm6", WORDS, 3.0)
-    assert "ball" in task.initial_reward
+    assert "ball" in task.rewards.initial
     assert task_of(compose(["model=arm6.xml", f"instruction={WORDS}", "episode_s=0.5"])).episode_s == 0.5
     assert compose(["model=arm6.xml", "instruction=wave", "optimizer=mpc2"]).optimizer.name == "mpc2"
 

@@ -111,7 +111,7 @@ def test_static_optimisation_stands_a_body_on_its_feet(walk):
 def test_a_body_moved_a_known_way_has_those_measures(walk):
     qpos, *_ = walk.start(np.random.default_rng(0), 1)
     path = [base_move(walk, qpos[0], ahead=a, left=0.1 * a, yaw=0.2 * a) for a in np.linspace(0, 2, 21)]
-    metrics = walk.measure(episode_of(walk, path), walk)
+    metrics = walk.scoring.measure(episode_of(walk, path), walk)
     # the free joint lies on the pelvis' axis, so turning does not move it
     assert metrics["distance_m"] == pytest.approx(2.0, abs=1e-4)
     assert metrics["lateral_drift_m"] == pytest.approx(0.2, abs=1e-4)
@@ -127,12 +127,12 @@ def test_a_body_that_slides_goes_the_way_and_does_not_walk():
     qpos, *_ = task.start(np.random.default_rng(0), 1)
     path = [base_move(task, qpos[0], ahead=a) for a in np.linspace(0, 4, 41)]
     episode = episode_of(task, path)
-    metrics = task.measure(episode, task)
+    metrics = task.scoring.measure(episode, task)
     assert metrics["distance_m"] == pytest.approx(4.0, abs=1e-3)
     assert metrics["success"] == 0
-    assert any("too few complete strides" in need.problem for need in task.diagnose(metrics))
-    assert task.faults is not None
-    assert "shuffle" in task.faults(episode, task)
+    assert any("too few complete strides" in need.problem for need in task.scoring.diagnose(metrics))
+    assert task.scoring.faults is not None
+    assert "shuffle" in task.scoring.faults(episode, task)
 
 
 def test_success_asks_for_the_speed_that_was_asked_for(walk):
@@ -140,16 +140,18 @@ def test_success_asks_for_the_speed_that_was_asked_for(walk):
     qpos, *_ = walk.start(np.random.default_rng(0), 1)
     for speed, success in ((0.67, 0), (0.89, 0), (0.91, 1), (1.09, 1), (1.11, 0)):
         path = [base_move(walk, qpos[0], ahead=a) for a in np.linspace(0, 2 * speed, 21)]
-        metrics = walk.measure(episode_of(walk, path), walk)
+        metrics = walk.scoring.measure(episode_of(walk, path), walk)
         assert metrics["mean_speed_m_s"] == pytest.approx(speed, abs=1e-3)
         assert metrics["success"] == success
-        told = [need for need in walk.diagnose(metrics) if "m/s, the target is" in need.problem]
+        told = [need for need in walk.scoring.diagnose(metrics) if "m/s, the target is" in need.problem]
         assert [need.kind for need in told] == ([] if success else ["forward"])
     fast = [metrics | {"distance_m": v * walk.episode_s, "mean_speed_m_s": v} for v in (2.0, 1.5, 1.11)]
-    assert np.diff([walk.score(m) for m in fast]).min() > walk.tie, "of those too fast, the nearest leads"
+    assert np.diff([walk.scoring.score(m) for m in fast]).min() > walk.scoring.tie, (
+        "of those too fast, the nearest leads"
+    )
     loose = build_task("flat_walk", "myolegs", 2.0, {"speed_tolerance": 0.4, "walk": ANY_MOTION})
     slow = [base_move(loose, qpos[0], ahead=a) for a in np.linspace(0, 1.34, 21)]
-    assert loose.measure(episode_of(loose, slow), loose)["success"] == 1
+    assert loose.scoring.measure(episode_of(loose, slow), loose)["success"] == 1
     with pytest.raises(UserError, match=r"task\.settings\.speed_tolerance=0: it must be more than 0"):
         build_task("flat_walk", "myolegs", 2.0, {"speed_tolerance": 0.0})
 
@@ -159,7 +161,7 @@ def test_a_body_that_lies_has_fallen_and_progress_ends_where_it_toppled(walk):
     ahead = np.linspace(0, 1, 11)
     drop = np.array([0, 0, 0, 0, 0, 0, 0.1, 0.25, 0.3, 0.35, 0.5])
     path = [base_move(walk, qpos[0], ahead=a, up=-d) for a, d in zip(ahead, drop, strict=True)]
-    metrics = walk.measure(episode_of(walk, path), walk)
+    metrics = walk.scoring.measure(episode_of(walk, path), walk)
     assert metrics["fell"] == 1
     assert metrics["success"] == 0
     assert metrics["time_to_fall_s"] == pytest.approx(1.0)
@@ -202,10 +204,10 @@ def test_a_climber_keeps_its_height():
     qpos, *_ = task.start(np.random.default_rng(0), 1)
     rise = np.tan(np.deg2rad(10.0))
     path = [base_move(task, qpos[0], ahead=a, up=rise * a) for a in (0.0, 1.5, 3.0)]
-    assert task.measure(episode_of(task, path), task)["fell"] == 0
+    assert task.scoring.measure(episode_of(task, path), task)["fell"] == 0
     # at its starting height, half a metre below the ground
     sunk = [*path, base_move(task, qpos[0], ahead=3.0)]
-    assert task.measure(episode_of(task, sunk), task)["fell"] == 1
+    assert task.scoring.measure(episode_of(task, sunk), task)["fell"] == 1
 
 
 def test_a_turn_is_measured_along_the_new_heading():
@@ -213,12 +215,12 @@ def test_a_turn_is_measured_along_the_new_heading():
     qpos, *_ = task.start(np.random.default_rng(0), 1)
     ahead = [base_move(task, qpos[0], ahead=0.1 * i) for i in range(10)]
     turn = [base_move(task, qpos[0], ahead=0.9, yaw=np.pi / 2, left=0.15 * i) for i in range(11)]
-    metrics = task.measure(episode_of(task, [*ahead, *turn]), task)
+    metrics = task.scoring.measure(episode_of(task, [*ahead, *turn]), task)
     assert metrics["distance_m"] == pytest.approx(1.5, abs=1e-3)
     assert metrics["heading_change_rad"] == pytest.approx(np.pi / 2, abs=1e-3)
     assert metrics["success"] == 1
     straight = [base_move(task, qpos[0], ahead=0.1 * i) for i in range(21)]
-    assert task.measure(episode_of(task, straight), task)["success"] == 0
+    assert task.scoring.measure(episode_of(task, straight), task)["success"] == 0
 
 
 @pytest.mark.parametrize(("tilt", "stands"), [(0.3, True), (0.4, False)])
@@ -228,15 +230,15 @@ def test_a_body_that_bends_over_does_not_stand(tilt: float, stands: bool):
     qpos, *_ = task.start(np.random.default_rng(0), 1)
     bent = base_move(task, qpos[0])
     mujoco.mju_mulQuat(bent[3:7], np.array([np.cos(tilt / 2), 0, np.sin(tilt / 2), 0]), qpos[0, 3:7])
-    metrics = task.measure(episode_of(task, [qpos[0]] * 8 + [bent] + [qpos[0]] * 8), task)
+    metrics = task.scoring.measure(episode_of(task, [qpos[0]] * 8 + [bent] + [qpos[0]] * 8), task)
     assert metrics["trunk_tilt_max_deg"] == pytest.approx(np.degrees(tilt), abs=0.1)
     assert metrics["trunk_tilt_deg"] == pytest.approx(np.degrees(tilt) / 17, abs=0.1)
     assert metrics["fell"] == 0
     assert metrics["success"] == stands
-    assert [need.kind for need in task.diagnose(metrics)].count("upright") == 1 - stands
-    farther = task.score(metrics | {"trunk_tilt_max_deg": np.degrees(tilt) + 12.0, "success": 0.0})
+    assert [need.kind for need in task.scoring.diagnose(metrics)].count("upright") == 1 - stands
+    farther = task.scoring.score(metrics | {"trunk_tilt_max_deg": np.degrees(tilt) + 12.0, "success": 0.0})
     lost = 1.53 if stands else 2.0  # a point for 6 degrees beyond 20
-    assert task.score(metrics | {"success": 0.0}) - farther == pytest.approx(lost, abs=0.02)
+    assert task.scoring.score(metrics | {"success": 0.0}) - farther == pytest.approx(lost, abs=0.02)
 
 
 @pytest.mark.parametrize("spine", [0.0, 0.4])
@@ -248,12 +250,12 @@ def test_the_reward_of_standing_sees_a_trunk_that_leans_over_an_upright_pelvis(s
     bent = np.array(qpos[0])
     bent[task.model.joint("flex_extension").qposadr[0]] += spine
     steps = episode_of(task, [qpos[0], bent]).steps
-    lean = np.deg2rad(task.measure(episode_of(task, [qpos[0], bent]), task)["trunk_tilt_max_deg"])
+    lean = np.deg2rad(task.scoring.measure(episode_of(task, [qpos[0], bent]), task)["trunk_tilt_max_deg"])
     assert lean == pytest.approx(spine, abs=0.01)
     told, initial = (jax.tree.map(lambda x: np.asarray(x)[None, None], x) for x in (steps, steps))
     initial = jax.tree.map(lambda x: x[:, :, 0], initial)
     controls = np.zeros((1, 1, 2, task.model.nu), np.float32)
-    program = load(parse(task.human_reward))
+    program = load(parse(task.rewards.human))
     found = Scorer(task.layout, task.goals)([program], told, controls, initial)
     expected = -(np.hypot(np.sin(lean), 0.05) - 0.05)
     np.testing.assert_allclose(found.terms[0]["upright"][0, 1], expected, atol=2e-3)
@@ -262,7 +264,7 @@ def test_the_reward_of_standing_sees_a_trunk_that_leans_over_an_upright_pelvis(s
 
 def test_a_push_gives_the_whole_body_its_speed_once():
     task = built("stand", push_m_s=0.3, push_s=1.0)
-    assert task.perturb is not None
+    assert task.course.perturb is not None
     qpos, _, act = task.start(np.random.default_rng(0), 2)
     rows = {"qpos": qpos, "act": act, "qvel": np.zeros((2, task.model.nv))}
     state = SimState(
@@ -272,10 +274,10 @@ def test_a_push_gives_the_whole_body_its_speed_once():
         diverged=np.zeros(2, bool),
         **rows,
     )
-    pushed = np.asarray(task.perturb(state, 2 * CTRL_DT).qvel)
+    pushed = np.asarray(task.course.perturb(state, 2 * CTRL_DT).qvel)
     assert not pushed[1].any()
     interval = 2 * CTRL_DT  # asked every so often, whatever the rhythm, it is given once
-    times = [task.perturb(state.replace(time=np.full(2, i * interval)), interval).qvel for i in range(80)]
+    times = [task.course.perturb(state.replace(time=np.full(2, i * interval)), interval).qvel for i in range(80)]
     assert sum(bool(np.asarray(v).any()) for v in times) == 1
     data = mujoco.MjData(task.model)
     data.qpos[:], data.qvel[:] = qpos[0], pushed[0]

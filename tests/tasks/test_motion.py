@@ -32,7 +32,7 @@ def made(description: str, xml: str = CRAWLER, **more: object) -> Task:
 
 
 def motion(description: str, xml: str = CRAWLER, **more: object) -> Sentence:
-    found = made(description, xml, **more).motion
+    found = made(description, xml, **more).scoring.motion
     assert found
     return found
 
@@ -48,12 +48,12 @@ def test_a_body_on_wheels_is_upright_if_it_is_high_or_the_words_say_so():
     assert not motion("drive forward", low).balance
     assert motion("drive forward", WHEELED).balance
     task = made("balance", WHEELED)
-    assert task.motion
+    assert task.scoring.motion
     for degrees, part in (([0, 50, 70, 80, 85], 0.5), ([0, 50, 55, 50, -55], 1.0)):
         tilted = np.repeat(task.model.qpos0[None], 5, axis=0)
         half = np.deg2rad(degrees) / 2
         tilted[:, 3], tilted[:, 5] = np.cos(half), np.sin(half)
-        assert task.motion.measure(episode(task, tilted, 1.0))["upright_fraction"] == part
+        assert task.scoring.motion.measure(episode(task, tilted, 1.0))["upright_fraction"] == part
 
 
 def test_speeds_are_said_or_follow_from_the_height():
@@ -78,7 +78,7 @@ def test_a_velocity_among_the_goals_goes_before_words():
 
 
 def test_where_a_place_is_to_be_reached_words_say_nothing():
-    assert made("walk to the mark", goals={"hub_pos": (1.0, 0.0, 0.4)}).motion is None
+    assert made("walk to the mark", goals={"hub_pos": (1.0, 0.0, 0.4)}).scoring.motion is None
 
 
 # Terms, and what is said of them.
@@ -112,7 +112,7 @@ def test_where_a_place_is_to_be_reached_words_say_nothing():
 )
 def test_every_term_runs(description: str, xml: str):
     task = made(description, xml)
-    assert refusals(task, task.initial_reward, *with_every_term(task, parts=3)) == []  # too long for one program
+    assert refusals(task, task.rewards.initial, *with_every_term(task, parts=3)) == []  # too long for one program
 
 
 def test_the_library_is_made_from_the_model():
@@ -161,7 +161,7 @@ def test_what_is_made_of_a_description_is_said(description: str, xml: str, said:
     assert reading(made("reach", HOPPER, goals={"sole_pos": (1.0, 0.0, 0.0)})) == ""
     own = {"goals": {"post": (1.0, 0.0, 0.0)}}
     assert "no term for 'post'" in reading(made("hop forward", HOPPER, **own))
-    program = made("hop", HOPPER).initial_reward.replace("return {", 'place = state.goal("post")\n    return {')
+    program = made("hop", HOPPER).rewards.initial.replace("return {", 'place = state.goal("post")\n    return {')
     assert "post" not in reading(made("hop forward", HOPPER, reward=program, **own))
 
 
@@ -187,28 +187,28 @@ def test_the_way_is_measured_until_a_fall():
     task = made("walk at 1 m/s", HOPPER)
     qpos = np.zeros((101, task.model.nq))
     qpos[:, 0] = np.linspace(0.0, 2.0, 101)
-    assert task.motion
-    whole = task.motion.measure(episode(task, qpos, 2.0))
+    assert task.scoring.motion
+    whole = task.scoring.motion.measure(episode(task, qpos, 2.0))
     assert whole == pytest.approx(
         {"upright_fraction": 1.0, "fell": 0.0, "distance_m": 2.0, "progress_m_s": 1.0}, rel=1e-5
     )
     qpos[50:, 1] = -0.6
-    fallen = task.motion.measure(episode(task, qpos, 2.0))
+    fallen = task.scoring.motion.measure(episode(task, qpos, 2.0))
     assert fallen == pytest.approx(
         {"upright_fraction": 0.5, "fell": 1.0, "time_to_fall_s": 1.0, "distance_m": 1.0, "progress_m_s": 0.5},
         rel=1e-5,
     )
-    assert task.score(whole) > task.score(fallen)
-    assert task.score(whole) > task.score({**whole, "progress_m_s": 1.5}), "1 m/s was asked for"
-    assert [need.kind for need in task.diagnose(fallen)] == ["height", "upright", "forward"]
-    assert task.diagnose(whole) == []
+    assert task.scoring.score(whole) > task.scoring.score(fallen)
+    assert task.scoring.score(whole) > task.scoring.score({**whole, "progress_m_s": 1.5}), "1 m/s was asked for"
+    assert [need.kind for need in task.scoring.diagnose(fallen)] == ["height", "upright", "forward"]
+    assert task.scoring.diagnose(whole) == []
 
 
 def test_turn_that_misses_its_angle_is_diagnosed_and_scores_less():
     for words, turned in (("turn right by 200 degrees", 4.0), ("turn left by 1 rad", -4.0)):
         task, measured = made(words), {"upright_fraction": 1.0, "fell": 0.0, "turned_rad": turned}
-        assert [need.kind for need in task.diagnose(measured)] == ["turning"]
-        assert task.score(measured) < task.score(measured | {"turned_rad": np.sign(turned) * 3.8})
+        assert [need.kind for need in task.scoring.diagnose(measured)] == ["turning"]
+        assert task.scoring.score(measured) < task.scoring.score(measured | {"turned_rad": np.sign(turned) * 3.8})
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_turn_that_misses_its_angle_is_diagnosed_and_scores_less():
 def test_the_heading_term_is_greatest_where_the_words_ask_for(words: str, wanted: int, apart: int):
     """For a body whose own frame lies on its side. The error grows up to half a turn away."""
     task = made(words, CRAWLER.replace('pos="0 0 0.45"', 'pos="0 0 0.45" quat="1 1 0 0"'))
-    reward, model = mj.load_reward(task.initial_reward, task), task.model
+    reward, model = mj.load_reward(task.rewards.initial, task), task.model
     first, data = mujoco.MjData(model), mujoco.MjData(model)
     mujoco.mj_forward(model, first)
     terms = {}
@@ -239,7 +239,7 @@ def test_half_a_turn_goes_to_the_side_that_was_asked_for():
     for words, side in (("turn around", 1), ("make half a turn to the right", -1)):
         task = made(words)
         reward, data, first = (
-            mj.load_reward(task.initial_reward, task),
+            mj.load_reward(task.rewards.initial, task),
             mujoco.MjData(task.model),
             mujoco.MjData(task.model),
         )
@@ -283,8 +283,8 @@ def test_effort_orders_successes_alone_and_the_nearest_failure_leads(
 def test_errors_without_a_measure_of_success_are_not_outweighed_by_effort():
     task = made("play the piano")
     near, far = {"key_error_m": 0.01, "effort": 0.5}, {"key_error_m": 0.02, "effort": 0.0}
-    assert task.score(near) == pytest.approx(-1)
-    assert task.score(near) > task.score(far)
+    assert task.scoring.score(near) == pytest.approx(-1)
+    assert task.scoring.score(near) > task.scoring.score(far)
 
 
 LIFT = """<mujoco><worldbody><geom type="plane" size="2 2 0.1"/>
@@ -312,9 +312,11 @@ def test_a_search_in_which_nothing_succeeds_names_no_probable_best(
 
 def test_doing_nothing_is_no_better_than_another_failure():
     task = made("play the piano", success=lambda m: False)
-    assert task.score({"success": 0.0, "effort": 0.0}) == task.score({"success": 0.0, "effort": 0.5})
-    assert task.score({"success": 1.0, "effort": 0.0}) > task.score({"success": 1.0, "effort": 0.5})
-    assert [need.kind for need in task.diagnose({"success": 0.0})] == ["unknown"], "to be calm is no way there"
+    assert task.scoring.score({"success": 0.0, "effort": 0.0}) == task.scoring.score({"success": 0.0, "effort": 0.5})
+    assert task.scoring.score({"success": 1.0, "effort": 0.0}) > task.scoring.score({"success": 1.0, "effort": 0.5})
+    assert [need.kind for need in task.scoring.diagnose({"success": 0.0})] == ["unknown"], (
+        "to be calm is no way there"
+    )
 
 
 # Searches.

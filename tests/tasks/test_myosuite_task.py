@@ -71,7 +71,7 @@ def test_an_episode_is_measured_by_the_environment_itself(env: str, within: floa
         total, count = total + reward, count + 1
         solved.append(bool(info["solved"]))
     metrics = measured(episode, task, steps["ctrl_dt"])
-    assert metrics["return"] == pytest.approx(total, rel=1e-6) == task.score(metrics)
+    assert metrics["return"] == pytest.approx(total, rel=1e-6) == task.scoring.score(metrics)
     assert metrics["terminated"] == ended
     assert metrics.get("terminated_s", 0.0) == pytest.approx(count * steps["ctrl_dt"] if ended else 0.0)
     assert metrics["solved_fraction"] == np.mean(solved)
@@ -101,7 +101,7 @@ def test_targets_of_fingertips_are_goals():
     assert {f"{tip}_pos" for tip in tips} == task.goals.keys()
     for tip in tips:
         assert task.goals[f"{tip}_pos"] == pytest.approx(theirs.data.site(f"{tip}_target").xpos, abs=1e-6)
-        assert f'state.site("{tip}")' in task.initial_reward
+        assert f'state.site("{tip}")' in task.rewards.initial
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_the_reward_of_an_environment_is_a_program(env: str):
     found = totals(task, qpos, qvel, act, np.zeros((100, task.model.nu)))
     assert len(np.unique(np.round(expected, 3))) > 60
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
-    assert task.human_reward == task.environment_reward
+    assert task.rewards.human == task.rewards.environment
 
 
 def test_an_environment_whose_reward_is_no_program_is_told():

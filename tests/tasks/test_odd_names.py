@@ -39,7 +39,7 @@ def test_every_program_for_a_model_with_any_names_is_valid(instruction: str, tmp
     task = mj.load_task(model=str(path), instruction=instruction)
     (every,) = with_every_term(task)
     changed = with_weights(every, dict.fromkeys(library(task), 2.0))
-    assert refusals(task, task.initial_reward, every, genome_of(every).source(), changed) == []
+    assert refusals(task, task.rewards.initial, every, genome_of(every).source(), changed) == []
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ NUMBERED = """<mujoco><worldbody><geom type="plane" size="9 9 1"/>
 def test_a_side_that_numbered_parts_do_not_name_is_an_error(tmp_path: Path):
     file = tmp_path / "numbered.xml"
     file.write_text(NUMBERED)
-    refused = mj.load_task(model=str(file), instruction="raise the right foot").motion
+    refused = mj.load_task(model=str(file), instruction="raise the right foot").scoring.motion
     assert refused
     assert re.search(r"names the right foot.*it has: foot1 \(foot_1\), foot2 \(foot_2\)", refused.problem)
-    motion = mj.load_task(model=str(file), instruction="raise both feet").motion
+    motion = mj.load_task(model=str(file), instruction="raise both feet").scoring.motion
     assert motion
     assert [part.place for part in motion.parts] == ["foot_1", "foot_2"]

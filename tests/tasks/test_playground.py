@@ -89,7 +89,7 @@ def test_a_target_stands_where_the_reset_puts_it(tasks: dict[str, Task]):
 @pytest.mark.parametrize("env", SUITE)
 def test_rewards_and_terms_run(tasks: dict[str, Task], env: str):
     task = tasks[env]
-    assert refusals(task, task.initial_reward, task.human_reward, *with_every_term(task)) == []
+    assert refusals(task, task.rewards.initial, task.rewards.human, *with_every_term(task)) == []
 
 
 # Measures.
@@ -101,17 +101,17 @@ def test_a_walker_is_measured_until_it_falls(tasks: dict[str, Task]):
     qpos = np.zeros((21, task.model.nq))
     qpos[:, 1] = 0.1 * np.arange(21)  # 1 m/s
     task = made("WalkerWalk", measured_by="task")
-    metrics = task.measure(episode_of(task, list(qpos)), task)
+    metrics = task.scoring.measure(episode_of(task, list(qpos)), task)
     assert metrics["distance_m"] == pytest.approx(2.0, abs=1e-5)
     assert metrics["mean_speed_m_s"] == pytest.approx(1.0, abs=1e-5)
     assert (metrics["fell"], metrics["success"]) == (0.0, 1.0)
     qpos[11:, 0] = -0.6
-    fallen = task.measure(episode_of(task, list(qpos)), task)
+    fallen = task.scoring.measure(episode_of(task, list(qpos)), task)
     assert (fallen["fell"], fallen["success"]) == (1.0, 0.0)
     assert fallen["distance_m"] == pytest.approx(1.0, abs=1e-5)
     assert fallen["time_to_fall_s"] == pytest.approx(1.0, abs=1e-5)
-    assert task.score(metrics) > task.score(fallen)
-    assert [need.kind for need in task.diagnose(fallen)][:1] == ["upright"]
+    assert task.scoring.score(metrics) > task.scoring.score(fallen)
+    assert [need.kind for need in task.scoring.diagnose(fallen)][:1] == ["upright"]
 
 
 @pytest.mark.parametrize(
@@ -130,15 +130,19 @@ def test_rewards_are_those_of_the_environment(env: str, within: float):
     for action in np.asarray(played.actions):
         state = step(state, action)
         rewards.append(float(state.reward))
-    metrics = task.measure(played, task)
-    assert metrics["environment_return"] == pytest.approx(sum(rewards), rel=within, abs=1e-5) == task.score(metrics)
+    metrics = task.scoring.measure(played, task)
+    assert (
+        metrics["environment_return"]
+        == pytest.approx(sum(rewards), rel=within, abs=1e-5)
+        == task.scoring.score(metrics)
+    )
     assert metrics["environment_terminated"] == float(state.done)
     assert {name.partition("/")[2] for name in state.metrics} == {
         name.removeprefix("environment_") for name in metrics if name.startswith("environment_")
     } - {"return", "terminated"}
     slow = played.replace(steps=played.steps.replace(time=2 * np.asarray(played.steps.time)))
     with pytest.raises(UserError, match=r"acts every 0\.\d+ s; leave optimizer\.ctrl_dt out"):
-        task.measure(slow, task)
+        task.scoring.measure(slow, task)
 
 
 def test_control_steps_are_those_of_the_environment():
@@ -199,4 +203,4 @@ def test_the_reward_of_an_environment_is_a_program(env: str):
     found = totals(task, qpos, qvel, act, controls)
     assert len(np.unique(np.round(expected, 4))) > (1 if env == "PendulumSwingup" else 20)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-    assert reward_source("environment", task) == (task.environment_reward, "environment")
+    assert reward_source("environment", task) == (task.rewards.environment, "environment")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import mujoco
@@ -98,8 +97,8 @@ def test_a_robot_on_servos_stays_at_its_start_posture(tmp_path: Path):
 
 def test_tasks_with_other_controls_at_the_start_are_other_trainings():
     task = task_of(SERVOS, "12.753 0.7 -1")
-    other = replace(task, rest=np.zeros(3))
-    assert len({fingerprint(t) for t in (task, other, replace(task, rest=None))}) == 3
+    other = task.replace(rest=np.zeros(3))
+    assert len({fingerprint(t) for t in (task, other, task.replace(rest=None))}) == 3
     assert fingerprint(task) == fingerprint(task_of(SERVOS, "12.753 0.7 -1"))
 
 
@@ -139,7 +138,7 @@ def test_each_actuator_of_muscles_and_motors_counts_by_its_own_measure(tmp_path:
         name="orthosis", model=mujoco.MjSpec.from_string(ORTHOSIS), description="hold still", start_noise=0.0,
         episode_s=0.32,
     )  # fmt: skip
-    assert "action / jnp.array([5, 1, 2])" in task.initial_reward
+    assert "action / jnp.array([5, 1, 2])" in task.rewards.initial
     result = mj.evaluate_reward(STILL, task, *SETTINGS, f"run_dir={tmp_path}")
     made, q = result.trajectory, result.trajectory.qpos
     force = np.clip(40.0 * (made.ctrl[:, 2] - q[:, 0]), -8.0, 8.0)
@@ -152,8 +151,8 @@ def test_each_actuator_of_muscles_and_motors_counts_by_its_own_measure(tmp_path:
 
 def test_programs_that_are_written_here_know_the_ranges(tmp_path: Path):
     servos, motors = task_of(SERVOS, start_noise=0.0), task_of(MOTORS)
-    assert "jnp.square(action / 20)" in motors.initial_reward
-    assert "(action - jnp.array([0, 0.7, -1])) / jnp.array([50, 2.7, 3])" in servos.initial_reward
+    assert "jnp.square(action / 20)" in motors.rewards.initial
+    assert "(action - jnp.array([0, 0.7, -1])) / jnp.array([50, 2.7, 3])" in servos.rewards.initial
     smooth = library(servos)["smooth"].expression
     assert smooth == "-jnp.mean(jnp.square((action - state.prev_action) / jnp.array([50, 2.7, 3])))"
     found = mj.evaluate_reward("initial", servos, *SETTINGS, f"run_dir={tmp_path}")
@@ -162,7 +161,7 @@ def test_programs_that_are_written_here_know_the_ranges(tmp_path: Path):
 
 @pytest.mark.parametrize(("start", "expected"), [(0.0, ()), (-0.91, ("world and trunk overlap by 10 mm",))])
 def test_bodies_that_overlap_at_the_start_are_told(start: float, expected: tuple[str, ...]):
-    warnings = task_of(MOTORS, start={"slide": start, "hip": 0.0, "knee": 0.0}).warnings
+    warnings = task_of(MOTORS, start={"slide": start, "hip": 0.0, "knee": 0.0}).origin.warnings
     assert len(warnings) == len(expected)
     assert all(part in text for part, text in zip(expected, warnings, strict=True))
 
@@ -180,7 +179,7 @@ TOWEL = """<mujoco><worldbody>
 def test_a_cloth_that_overlaps_is_named_and_no_other_body():
     spec = mujoco.MjSpec.from_string(TOWEL)
     task = simple_task(name="raise", model=spec, description="raise the arm", episode_s=0.4)
-    (told,) = (text for text in task.warnings if "overlap" in text)
+    (told,) = (text for text in task.origin.warnings if "overlap" in text)
     assert "arm and towel overlap by 20 mm" in told or "towel and arm overlap by 20 mm" in told
 
 

@@ -66,7 +66,7 @@ def test_it_runs_is_measured_and_filmed(name, model):
     kind = Mpc2 if task.model.na else Mppi
     config = kind(horizon_s=0.032, mppi=rules.Mppi(samples=3, keep=3))
     planner = build_planner(config, task)
-    verdicts = [Verdict("probe", None, 0.0, load(parse(s))) for s in (task.human_reward, task.initial_reward)]
+    verdicts = [Verdict("probe", None, 0.0, load(parse(s))) for s in (task.rewards.human, task.rewards.initial)]
     try:
         outcomes = [outcome for (outcome,) in evaluate(planner, task, verdicts, [0])]
         for outcome in outcomes:
@@ -80,8 +80,8 @@ def test_it_runs_is_measured_and_filmed(name, model):
             for values in outcome.terms.values():
                 assert np.isfinite(values["curve"]).all()
                 assert values["nonfinite"] == 0
-            assert np.isfinite(task.score(dict(outcome.metrics)))
-            task.diagnose(dict(outcome.metrics))
+            assert np.isfinite(task.scoring.score(dict(outcome.metrics)))
+            task.scoring.diagnose(dict(outcome.metrics))
         if renderer().name:
             mp4 = film(clip_of(task, outcomes[-1].states or b"", Caption(name)), Style((160, 120))).mp4
             assert mp4[4:8] == b"ftyp"
@@ -123,7 +123,7 @@ def test_a_fall_ends_an_episode_and_what_others_do_meanwhile_does_not_matter():
     config = Mpc2(horizon_s=0.032, replan_every=4, mppi=rules.Mppi(samples=3, keep=3))
     planner = build_planner(config, task)
     fold = 'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": -state.pos("head")[2]}\n'
-    programs = [Verdict("probe", None, 0.0, load(parse(s))) for s in (task.human_reward, fold)]
+    programs = [Verdict("probe", None, 0.0, load(parse(s))) for s in (task.rewards.human, fold)]
     together = evaluate(planner, task, programs, [0])
     alone = [evaluate(planner, task, [program], [0])[0] for program in programs]
     ends = []

@@ -159,8 +159,8 @@ def term_values(task: Task, terms: dict[str, Term], episode: Trajectory) -> dict
 )  # fmt: skip
 def test_words_measures_and_terms_are_those_of_the_upright_twin(words: str, world: str):
     here, there = World(floor=WORLDS[world].floor).task(words), WORLDS[world].task(words)
-    assert there.warnings == here.warnings
-    (one, other), turn = (here.motion, there.motion), WORLDS[world].turn
+    assert there.origin.warnings == here.origin.warnings
+    (one, other), turn = (here.scoring.motion, there.scoring.motion), WORLDS[world].turn
     assert one
     assert other
     assert [clause.row for clause in other.clauses] == [clause.row for clause in one.clauses]
@@ -199,9 +199,9 @@ def test_the_speed_of_a_walk_follows_from_gravity(gravity: float, speed: float):
     """Froude number 0.25: 0.5 sqrt(g 0.6 m). In weightlessness it is that on Earth."""
     text = xml(gravity=np.array([0.0, 0.0, -gravity]))
     task = mj.simple_task(name="t", model=mujoco.MjSpec.from_string(text), description="walk forward")
-    assert task.motion
-    assert task.motion.travel
-    assert task.motion.travel["speed"] == speed
+    assert task.scoring.motion
+    assert task.scoring.motion.travel
+    assert task.scoring.motion.travel["speed"] == speed
 
 
 @pytest.mark.parametrize("gravity", [9.81, 1.62, 0.0])
@@ -236,7 +236,7 @@ def test_a_camera_and_its_film_have_up_upwards():
     shift = there.layout.world.frame @ WORLDS["askew, at a distance"].move
     np.testing.assert_allclose(data[1].xpos[1:], data[0].xpos[1:] + shift, atol=1e-6)
     np.testing.assert_allclose(data[1].geom_xmat, data[0].geom_xmat, atol=1e-6)
-    (one,), (other,) = here.cameras, there.cameras
+    (one,), (other,) = here.view.cameras, there.view.cameras
     np.testing.assert_allclose(other.lookat, one.lookat + shift, atol=1e-4)
     assert (other.azimuth, other.elevation, other.distance) == pytest.approx(
         (one.azimuth, one.elevation, one.distance)
@@ -245,9 +245,9 @@ def test_a_camera_and_its_film_have_up_upwards():
 
 def test_programs_name_the_axis_that_is_up():
     """On a y-up model, `[2]` is no height."""
-    rewards = (WORLDS["y up"].task("jump high").initial_reward, WORLDS["y up"].task("spin").initial_reward)
+    rewards = (WORLDS["y up"].task("jump high").rewards.initial, WORLDS["y up"].task("spin").rewards.initial)
     assert 'state.initial.pos("torso"))[1]' in rewards[0]
     assert 'state.angvel("torso")[1]' in rewards[1]
     assert not any("[2]" in text for text in rewards)
-    uneven = WORLDS["platform"].task("jump high").initial_reward
+    uneven = WORLDS["platform"].task("jump high").rewards.initial
     assert 'state.height("torso") - state.initial.height("torso")' in uneven

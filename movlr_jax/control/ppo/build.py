@@ -38,7 +38,7 @@ def build_ppo(
     """Return PPO for `task`, trained in `physics`. Raises UserError.
 
     Episodes always run in C MuJoCo, so that policies trained in another engine or with domain randomisation
-    (`task.ranges`) are evaluated in the reference physics.
+    (`task.course.ranges`) are evaluated in the reference physics.
     """
     config = replace(config, ppo=shaped(config.ppo, task))
     guidance = config.ppo.guidance
@@ -51,7 +51,7 @@ def build_ppo(
     sim = NativePhysics(space.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
     steps: dict[str, Any] = {"sim_dt": config.sim_dt, "ctrl_dt": config.ctrl_dt}
     train = sim
-    domain = draw(task.ranges, config.ppo.envs, _SEED) if task.ranges else None
+    domain = draw(task.course.ranges, config.ppo.envs, _SEED) if task.course.ranges else None
     if config.ppo.train_dt:
         steps["sim_dt"] = config.ppo.train_dt
     model = space.model

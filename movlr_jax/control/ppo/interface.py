@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from movlr_jax.control.mpc.mpc2 import posture_space
@@ -35,10 +33,10 @@ def action_space(config: PpoSettings, task: Task, starts: Starts) -> spaces.Acti
     kind, policy = config.action, config.ppo.policy
     if kind == "pd":
         return spaces.pd(task.model, config.pd, starts[0][0])
-    if task.rest is None:
+    if task.course.rest is None:
         rest = spaces.resting_controls(task.model, starts[0][0], starts[2].mean(axis=0))
     else:
-        rest = np.asarray(task.rest)
+        rest = np.asarray(task.course.rest)
     if kind not in ("groups", "posture"):
         return spaces.controls(task.model, rest)
     if kind == "groups" and policy.muscle_groups:
@@ -62,17 +60,17 @@ def acting_task(config: Mpc2Settings | PpoSettings, task: Task) -> Task:
 
     The controls in the programs that the package wrote for the task become those targets.
     """
-    if task.holds_controls:
+    if task.course.holds_controls:
         raise UserError(
             f"optimizer.ppo.action=pd commands joint targets, but {task.name} plays the torques of its own "
             "motors again; use optimizer.ppo.action=controls"
         )
     posture = task.start(np.random.default_rng(0), config.ppo.starts)[0][0]
     space = spaces.pd(task.model, config.pd, posture)
-    acting = replace(task, model=space.model, rest=space.rest)
-    if not task.controls:
+    acting = task.replace(model=space.model, rest=space.rest)
+    if not task.rewards.controls:
         return acting
     commanded = controls_text(space.model, acting.resting(posture))
-    first = task.initial_reward.replace(f"jnp.square({task.controls})", f"jnp.square({commanded})")
-    human = first if task.human_reward == task.initial_reward else task.human_reward
-    return replace(acting, initial_reward=first, human_reward=human, controls=commanded)
+    first = task.rewards.initial.replace(f"jnp.square({task.rewards.controls})", f"jnp.square({commanded})")
+    human = first if task.rewards.human == task.rewards.initial else task.rewards.human
+    return acting.replace(initial=first, human=human, controls=commanded)

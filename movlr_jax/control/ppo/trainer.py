@@ -235,14 +235,14 @@ class PpoTrainer:
     ) -> tuple[Segment, Fleet]:
         """Run one segment under K policies (default: exploring ones), then restart the rows whose episodes ended."""
         state, steps = fleet.state, self.config.unroll
-        if self.task.perturb:
-            state = self.task.perturb(state, steps * self.physics.ctrl_dt)
+        if self.task.course.perturb:
+            state = self.task.course.perturb(state, steps * self.physics.ctrl_dt)
         done = self.physics.rollout(state, policy or self.explore, params, steps=steps, key=key, candidates=k)
         # what a device holds stays there; the host gets small arrays [B, T]
         done = self.physics.collect(done)
         over = np.zeros(done.actions.shape[:2], bool)
-        if self.task.over is not None:
-            over = np.asarray(self.task.over(done.steps, fleet.initial))
+        if self.task.course.over is not None:
+            over = np.asarray(self.task.course.over(done.steps, fleet.initial))
         late = fleet.age[:, None] + np.arange(1, steps + 1) >= self.limit
         ends = over | late
         last = np.where(ends.any(axis=1), ends.argmax(axis=1), steps - 1)

@@ -12,7 +12,7 @@ from movlr_jax.tasks import Task
 
 @dataclass(frozen=True)
 class MetricsJudge:
-    """Prefers the episode with the higher task score; differences up to `task.tie` count as a tie."""
+    """Prefers the episode with the higher task score; differences up to `task.scoring.tie` count as a tie."""
 
     name = "metrics judge (no vision model)"
 
@@ -23,9 +23,9 @@ class MetricsJudge:
             if first is None and second is None:
                 return Preference("tie", "both failed")
             return Preference("second" if first is None else "first", "the other failed")
-        digits = ".2f" if task.tie else ".4g"
+        digits = ".2f" if task.scoring.tie else ".4g"
         reason = f"task score {first:{digits}} against {second:{digits}}"
-        if first == second or abs(first - second) <= task.tie:
+        if first == second or abs(first - second) <= task.scoring.tie:
             return Preference("tie", reason)
         return Preference("first" if first > second else "second", reason)
 
@@ -34,7 +34,7 @@ def _score(task: Task, candidate: Evaluation) -> float | None:
     """Return the task score, or None if the candidate failed, a simulation diverged, or the score is NaN."""
     if candidate.failed or candidate.metrics.get("diverged_fraction", 0.0) > 0:
         return None
-    score = task.score(dict(candidate.metrics))
+    score = task.scoring.score(dict(candidate.metrics))
     return None if math.isnan(score) else score
 
 
@@ -51,7 +51,7 @@ class MetricsCritic:
 
         Each term is advised at most once, even if it serves several needs.
         """
-        needs = task.diagnose(dict(best.metrics))
+        needs = task.scoring.diagnose(dict(best.metrics))
         terms = library(task)
         advice: list[TermAdvice] = []
         for need in needs:

@@ -26,7 +26,7 @@ def plain_terms(task: Task) -> list[Term]:
     terms, reached = [], reached_by(task.layout, task.goals)
     for thing, goal in reached.items():
         terms += _reach_terms(thing, goal, task)
-    motion = task.motion
+    motion = task.scoring.motion
     moves = bool(motion and motion.moves)
     if motion and motion.asks:
         terms += motion.terms()
@@ -56,7 +56,7 @@ def named_places(task: Task) -> list[str]:
     """Return the bodies and sites whose names appear in the description, in its order, without parts that should do
     something else; at least two, or none."""
     names = names_in(task.description, (*task.layout.bodies, *task.layout.sites))
-    parts = task.motion.parts if task.motion else []
+    parts = task.scoring.motion.parts if task.scoring.motion else []
     left = [name for name in names if name not in {part.place for part in parts}]
     return left[:_MOST_PLACES] if len(left) > 1 else []
 

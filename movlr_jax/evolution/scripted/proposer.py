@@ -34,7 +34,7 @@ class ScriptedProposer:
 
     def propose(self, request: ProposalRequest, n: int) -> list[str]:
         """Return n programs; equal requests give equal programs. The first program follows all of the advice."""
-        parent = request.parent.source if request.parent else request.task.initial_reward
+        parent = request.parent.source if request.parent else request.task.rewards.initial
         terms = library(request.task)
         advice = request.critique.advice if request.critique else ()
         others = [e for e in request.history if not e.failed]

@@ -27,12 +27,12 @@ def library(task: Task) -> dict[str, Term]:
     if not terms:
         terms += plain_terms(task)
     own = {term.name for term in terms}
-    terms += [term for term in (task.motion.terms() if task.motion else ()) if term.name not in own]
+    terms += [term for term in (task.scoring.motion.terms() if task.scoring.motion else ()) if term.name not in own]
     terms += _reference_terms(task)
     if len(task.layout.activations) and (task.layout.activations >= 0).all():
         terms.append(Term("effort", "economy", 1.0, "-jnp.mean(jnp.square(state.muscles))"))
-    elif task.controls:  # as in the first program
-        terms.append(Term("control", "economy", 1.0, f"-jnp.mean(jnp.square({task.controls}))"))
+    elif task.rewards.controls:  # as in the first program
+        terms.append(Term("control", "economy", 1.0, f"-jnp.mean(jnp.square({task.rewards.controls}))"))
     terms.append(Term("smooth", "economy", 1.0, f"-jnp.mean(jnp.square({_changed(task)}))"))
     return {term.name: term for term in terms}
 
@@ -46,7 +46,7 @@ def _changed(task: Task) -> str:
 
 def reading(task: Task) -> str:
     """Return a sentence on how the library interprets the task's description; empty if the goals define the task."""
-    motion, who = task.motion, "the scripted proposer"
+    motion, who = task.scoring.motion, "the scripted proposer"
     if motion is None:
         return ""
     unknown = f"{who} knows no term for {task.description!r}"
@@ -72,7 +72,7 @@ def reading(task: Task) -> str:
 def _unread_goals(task: Task) -> list[str]:
     """Return the goals of the task that no term of its first program reads."""
     own = [name for name in task.goals if name not in _OF_MOTION]
-    return [name for name in own if quoted(name) not in task.initial_reward]
+    return [name for name in own if quoted(name) not in task.rewards.initial]
 
 
 def _reference_terms(task: Task) -> list[Term]:

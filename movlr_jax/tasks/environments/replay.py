@@ -196,13 +196,12 @@ def environment_task(
         episode_s=episode_s,
     )
     task.model.hfield_data[:] = terrain
-    return replace(
-        task,
+    return task.replace(
         measure=environment.measure,
-        motion=task.motion and replace(task.motion, decides=False),
+        motion=task.scoring.motion and replace(task.scoring.motion, decides=False),
         success="",
         holds_controls=True,
-        environment_reward=own_reward,
+        environment=own_reward,
         focus="what the motion returns: the sum of the environment's own rewards, which are not shown",
         notes=(f"{environment.env}: a trial is replayed in this environment, whose rewards are summed",),
     )

@@ -64,10 +64,7 @@ def cube_rotate(
         position_m=success_position_m,
         orientation_rad=success_orientation_rad,
     )
-    spec = adapter.load()
-    grasp.add_ground(spec)
-    table = grasp.add_table(spec, adapter, at + frame @ (0.15, -0.05, -half - STAND_HEIGHT))
-    _add_stand(spec, table, at - (0, 0, half))
+    spec = _scene(adapter, at, half, at + frame @ (0.15, -0.05, -half - STAND_HEIGHT))
     _add_cube(spec, at, upright, half, cube_kg)
     _add_target(spec, goal, half)
     return grasp.grasp_task(
@@ -87,6 +84,14 @@ def cube_rotate(
         near=grasp.close_up(adapter, at, "cube", distance=0.28),
         posture=posture,
     )
+
+
+def _scene(adapter: ModelAdapter, at: np.ndarray, half: float, top: np.ndarray) -> mujoco.MjSpec:
+    """Return the model at a table with its top at `top` [3] m, with a column under a cube at `at` [3] m."""
+    spec = adapter.load()
+    grasp.add_ground(spec)
+    _add_stand(spec, grasp.add_table(spec, adapter, top), at - (0, 0, half))
+    return spec
 
 
 def _add_stand(spec: mujoco.MjSpec, table: mujoco.MjsBody, top: np.ndarray) -> None:

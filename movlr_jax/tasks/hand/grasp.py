@@ -16,7 +16,7 @@ from movlr_jax.models import ModelAdapter, follow_couplings, nominal_qpos
 from movlr_jax.models.adapter import Posture
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.rewards.state import instrument, layout_of, rotation
-from movlr_jax.tasks.base import TIE, Camera, Metrics, StartFn, Task, fill_reward
+from movlr_jax.tasks.base import TIE, Camera, Metrics, Origin, Rewards, Scoring, StartFn, Task, View, fill_reward
 from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import FLOOR, add_stage
@@ -180,26 +180,26 @@ def grasp_task(
     return Task(
         name=name,
         description=description,
-        focus=focus,
         adapter=adapter,
         model=model,
         layout=layout_of(model, goals),
         goals=goals,
         episode_s=episode_s,
         start=starts(model, adapter, thing, start_noise),
-        measure=lambda episode, task: measure(episode, task, thing, goal),
-        score=score,
-        tie=TIE,
-        cameras=cameras,
-        more_cameras=(near,),
-        initial_reward=rewards[0],
-        human_reward=rewards[1],
-        diagnose=lambda metrics: diagnose(metrics, thing),
-        series=lambda episode, task: errors(episode, task, thing, goal),
-        hold_s=goal.hold_s,
-        success=goal.text(thing),
+        scoring=Scoring(
+            measure=lambda episode, task: measure(episode, task, thing, goal),
+            score=score,
+            diagnose=lambda metrics: diagnose(metrics, thing),
+            focus=focus,
+            series=lambda episode, task: errors(episode, task, thing, goal),
+            success=goal.text(thing),
+            hold_s=goal.hold_s,
+            tie=TIE,
+        ),
+        rewards=Rewards(*rewards),
+        view=View(cameras, more_cameras=(near,)),
         roles=roles,
-        notes=(f"{adapter.name}: {adapter.source}; {adapter.licence}",),
+        origin=Origin(notes=(f"{adapter.name}: {adapter.info.source}; {adapter.info.licence}",)),
     )
 
 

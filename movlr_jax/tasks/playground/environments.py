@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import mujoco
@@ -163,18 +163,18 @@ def playground(
         episode_s=episode_s,
     )
     licence = f"{taken.name}: MuJoCo Playground, Apache-2.0; robot meshes under the licences of MuJoCo Menagerie"
-    task = replace(task, notes=(licence,))
+    task = task.replace(notes=(licence,))
     if moves:
         needs = partial(locomotion.diagnose, goal=goal)
-        task = replace(task, focus=_FOCUS, measure=partial(moved, goal=goal), diagnose=needs)
+        task = task.replace(focus=_FOCUS, measure=partial(moved, goal=goal), diagnose=needs)
     elif not aim.goals:
-        task = replace(task, measure=kept)
+        task = task.replace(measure=kept)
     if measured_by == "environment":
-        both = partial(_both, task.measure, taken.own)
-        task = replace(task, measure=both, score=_return, tie=0.0, holds_controls=True)
+        both = partial(_both, task.scoring.measure, taken.own)
+        task = task.replace(measure=both, score=_return, tie=0.0, holds_controls=True)
     if aim.rewarded:
         own = resource_dir("assets") / "rewards" / "playground" / "environment" / f"{aim.rewarded}.py"
-        task = replace(task, environment_reward=own.read_text(encoding="utf-8"))
+        task = task.replace(environment=own.read_text(encoding="utf-8"))
     return _with_rewards(task, taken.name, moves)
 
 
@@ -196,8 +196,8 @@ def _with_rewards(task: Task, env: str, moves: bool) -> Task:
     if not (named.is_file() or moves):
         return task
     human = fill_reward(path.read_text(encoding="utf-8"), roles)
-    first = (folder / "move_initial.py").read_text(encoding="utf-8") if moves else task.initial_reward
-    return replace(task, human_reward=human, initial_reward=fill_reward(first, roles))
+    first = (folder / "move_initial.py").read_text(encoding="utf-8") if moves else task.rewards.initial
+    return task.replace(human=human, initial=fill_reward(first, roles))
 
 
 def _add_sites(aim: EnvironmentGoal, spec: mujoco.MjSpec) -> None:

@@ -178,11 +178,11 @@ def humanoid_stairs(
         goal, measure, lambda m: m["terrain_level"] >= level, needs, lambda m: 5.0 * m["terrain_level"]
     )
     task = _task(adapter, aim, ground, episode_s, world)
-    side, front = task.cameras
+    side, front = task.view.cameras
     side = replace(side, azimuth=105.0, elevation=-12.0, vertical=True)
     # the stairs would hide the body from a camera in front of it
     behind = replace(front, azimuth=0.0, elevation=-12.0, vertical=True, shows="the back of the body")
-    return replace(task, cameras=(side, behind))
+    return task.replace(cameras=(side, behind))
 
 
 def humanoid_turn(
@@ -261,7 +261,7 @@ def _task(adapter: ModelAdapter, aim: HumanoidGoal, ground: Ground, episode_s: f
         adapter.role(role)  # raises UserError if the model does not name its legs
     goal = replace(aim.goal, walk=world.walk)
     task = locomotion(adapter, goal, episode_s=episode_s, ground=ground, **world.settings)
-    walker_measure, walker_score, walker_needs = task.measure, task.score, task.diagnose
+    walker_measure, walker_score, walker_needs = task.scoring.measure, task.scoring.score, task.scoring.diagnose
 
     def measure(episode: Trajectory, task: Task) -> Metrics:
         metrics = walker_measure(episode, task)
@@ -271,8 +271,7 @@ def _task(adapter: ModelAdapter, aim: HumanoidGoal, ground: Ground, episode_s: f
         metrics["success"] = float(bool(metrics["success"]) and aim.succeeded(metrics))
         return metrics
 
-    return replace(
-        task,
+    return task.replace(
         measure=measure,
         score=lambda metrics: walker_score(metrics) + aim.bonus(metrics),
         diagnose=lambda metrics: [*walker_needs(metrics), *aim.needs(metrics)],

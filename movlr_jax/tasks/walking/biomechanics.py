@@ -86,9 +86,9 @@ def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
 
 def _above_ground(position: np.ndarray, read: Readout, task: Task) -> np.ndarray:
     """Return the heights [T] m of positions [T, 3] of `read` above the ground of the task."""
-    if task.ground_height is None:
+    if task.course.ground_height is None:
         return read.layout.world.height(position)
-    return position[:, 2] - task.ground_height(position[:, :2])
+    return position[:, 2] - task.course.ground_height(position[:, :2])
 
 
 def leg_coordinates(
@@ -101,7 +101,7 @@ def leg_coordinates(
     known = {c.name: c for c in adapter.opensim}
 
     def of(name: str) -> Coordinate:
-        backward = model is not None and not adapter.source and name in joints and flexes_backward(model, name)
+        backward = model is not None and not adapter.info.source and name in joints and flexes_backward(model, name)
         return known.get(name, Coordinate(name, name, sign=-1.0 if backward else 1.0))
 
     found = {

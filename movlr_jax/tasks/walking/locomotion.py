@@ -17,7 +17,7 @@ from movlr_jax.models import ModelAdapter
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.physics.domain import Ranges
 from movlr_jax.rewards.state import Layout, instrument, layout_of
-from movlr_jax.tasks.base import TIE, Metrics, StartFn, Task, fill_reward
+from movlr_jax.tasks.base import TIE, Course, Metrics, Origin, Rewards, Scoring, StartFn, Task, View, fill_reward
 from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking import biomechanics
@@ -110,29 +110,39 @@ def locomotion(
     return Task(
         name=goal.name,
         description=goal.description,
-        focus=goal.focus,
         adapter=adapter,
         model=model,
         layout=layout,
         goals=goals,
         episode_s=episode_s,
         start=_starts(body, ground, start_noise),
+        scoring=_scoring(goal, ground, episode_s),
+        rewards=Rewards(
+            initial=_reward(adapter, f"{goal.first or goal.reward}_initial"),
+            human=_reward(adapter, f"{goal.reward}_human"),
+        ),
+        view=View(body.cameras(ground.slope), weakened=weaken or {}),
+        course=Course(
+            over=over,
+            perturb=_pushes(body, adapter, push_m_s, push_s, push_every_s) if push_m_s else None,
+            ranges=ranges,
+            ground_height=ground.height,
+        ),
+        roles=adapter.roles,
+        origin=Origin(notes=(f"{adapter.name}: {adapter.info.source}; {adapter.info.licence}",)),
+    )
+
+
+def _scoring(goal: WalkGoal, ground: Ground, episode_s: float) -> Scoring:
+    """Return how a walk towards `goal` is measured and compared."""
+    return Scoring(
         measure=lambda episode, task: measured(episode, task, goal, ground),
         score=lambda metrics: score(metrics, goal, episode_s),
-        tie=TIE,
-        cameras=body.cameras(ground.slope),
-        weakened=weaken or {},
-        initial_reward=_reward(adapter, f"{goal.first or goal.reward}_initial"),
-        human_reward=_reward(adapter, f"{goal.reward}_human"),
         diagnose=lambda metrics: diagnose(metrics, goal),
-        roles=adapter.roles,
-        notes=(f"{adapter.name}: {adapter.source}; {adapter.licence}",),
-        over=over,
-        ground_height=ground.height,
+        focus=goal.focus,
         faults=lambda episode, task: _faults(episode, task, goal, ground),
         success=goal.success(),
-        perturb=_pushes(body, adapter, push_m_s, push_s, push_every_s) if push_m_s else None,
-        ranges=ranges,
+        tie=TIE,
     )
 
 

@@ -196,27 +196,27 @@ def _placed(ctx: Context, phase: list[Clause]) -> list[Clause]:
     for clause in phase:
         if clause.row is c.travel:
             if not clause["word"].startswith(("to ", "along ")):
-                seen, way = turns or ctx.yaw is None, np.asarray(clause["way"])
-                way = way if seen else ctx.scene.turned(way, ctx.yaw or 0.0)
+                seen, way = turns or ctx.moved.yaw is None, np.asarray(clause["way"])
+                way = way if seen else ctx.scene.turned(way, ctx.moved.yaw or 0.0)
                 clause = clause.but(way=floats(way), turns=bool(seen and abs(float(way @ up)) < 0.7))
-            clause = clause.but(begun=floats(ctx.travelled), leads=ctx.leads)
+            clause = clause.but(begun=floats(ctx.moved.travelled), leads=ctx.leads)
             ctx.leads = False
-        if clause.row is c.stay and (ctx.yaw is not None or not ctx.travelled.any()):
-            clause = clause.but(at=floats(ctx.travelled))
-        if clause.row is c.turn and ctx.yaw is not None:
-            clause = clause.but(begun=ctx.yaw)
+        if clause.row is c.stay and (ctx.moved.yaw is not None or not ctx.moved.travelled.any()):
+            clause = clause.but(at=floats(ctx.moved.travelled))
+        if clause.row is c.turn and ctx.moved.yaw is not None:
+            clause = clause.but(begun=ctx.moved.yaw)
         placed.append(clause)
     for clause in placed:
         if clause.row is c.travel:
-            ctx.measured &= clause["distance"] is not None
+            ctx.moved.measured &= clause["distance"] is not None
             distance = clause["distance"] if clause["distance"] is not None else 1.5 * clause["speed"]
-            ctx.travelled = ctx.travelled + distance * np.asarray(clause["way"])
-            ctx.risen = (ctx.risen or 0.0) + distance * float(clause["way"] @ up)
+            ctx.moved.travelled = ctx.moved.travelled + distance * np.asarray(clause["way"])
+            ctx.moved.risen = (ctx.moved.risen or 0.0) + distance * float(clause["way"] @ up)
         if clause.row is c.turn:
-            known = clause["angle"] is not None and ctx.yaw is not None
-            ctx.yaw = (ctx.yaw or 0.0) + clause["sign"] * clause["angle"] if known else None
+            known = clause["angle"] is not None and ctx.moved.yaw is not None
+            ctx.moved.yaw = (ctx.moved.yaw or 0.0) + clause["sign"] * clause["angle"] if known else None
         if clause.row is c.face:
-            ctx.yaw = clause["angle"]
+            ctx.moved.yaw = clause["angle"]
     return placed
 
 
@@ -267,7 +267,7 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
 def _bounded(phrase: Phrase, clause: Clause) -> Clause:
     """Return a clause of which the amount is a bound. Raises NotRead."""
     goal = clause.measure.goal
-    if clause.row not in (c.stay, c.near, c.gripped) and not (0 < goal.low and np.isfinite(goal.high)):
+    if clause.row not in (c.stay, c.near, c.gripped) and not (goal.low > 0 and np.isfinite(goal.high)):
         raise NotRead(phrase.bound, f"says nothing that is understood of {phrase.verb!r}", len(phrase.text))
     if clause.row in (c.stay, c.near, c.gripped):
         return clause

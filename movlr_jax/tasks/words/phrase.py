@@ -22,8 +22,16 @@ WAYS = {"forward": (1, 0, 0), "ahead": (1, 0, 0), "back": (-1, 0, 0), "left": (0
          "up": (0, 0, 1), "down": (0, 0, -1)}  # fmt: skip
 _NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
             "ten": 10, "half": 0.5}  # fmt: skip
-_UNITS = {"cm": 0.01, "cen": 0.01, "mm": 0.001, "inch": 0.0254, "ft": 0.3048, "deg": np.pi / 180, "rev": 2 * np.pi,
-          "km/": 1 / 3.6}  # fmt: skip; first letters -> SI
+_UNITS = {
+    "cm": 0.01,
+    "cen": 0.01,
+    "mm": 0.001,
+    "inch": 0.0254,
+    "ft": 0.3048,
+    "deg": np.pi / 180,
+    "rev": 2 * np.pi,
+    "km/": 1 / 3.6,
+}  # fmt: skip; first letters -> SI
 _TIMES = {"once": 1, "twice": 2, "thrice": 3}
 
 
@@ -138,6 +146,17 @@ class Phrase:
 
 
 @dataclass
+class Moved:
+    """How far the sentence has moved the body before."""
+
+    travelled: np.ndarray = field(default_factory=lambda: np.zeros(3))  # [3] m, by the phases before
+    measured: bool = True  # whether all these have distances
+    yaw: float | None = 0.0  # rad, left, by the phases before; None: not known
+    risen: float | None = 0.0  # m, by the clauses before; None: not known
+    turned: bool = False  # whether a clause before turns it
+
+
+@dataclass
 class Context:
     """The model, what the sentence said before, and readers of what is said of a verb."""
 
@@ -149,11 +168,7 @@ class Context:
     at: dict[str, float | None] = field(default_factory=dict)  # joint -> value after the clauses before, if known
     balance: bool | None = None  # None: as the body stands at the start
     lowest: float = FALLEN
-    travelled: np.ndarray = field(default_factory=lambda: np.zeros(3))  # [3] m, by the phases before
-    measured: bool = True  # whether all these have distances
-    yaw: float | None = 0.0  # rad, left, by the phases before; None: not known
-    risen: float | None = 0.0  # m, by the clauses before; None: not known
-    turned: bool = False  # whether a clause before turns it
+    moved: Moved = field(default_factory=Moved)
     low: bool = False  # whether it lies, sits or kneels after the clauses before
     leads: bool = True  # whether the next travel is the first
     leaned: list[Clause] = field(default_factory=list)  # of the phases before, to stand upright again after

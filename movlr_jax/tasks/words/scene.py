@@ -193,7 +193,7 @@ class Scene:
         geoms = np.flatnonzero((model.geom_contype | model.geom_conaffinity) & (model.geom_bodyid > 0))
         own = [g for g in geoms if self.own(self.parts.of(model.body(int(model.geom_bodyid[g])).name))]
         at = float(self.data.body(self.root).xpos @ up)
-        return at - min((float((box_corners(model, self.data, g) @ up).min()) for g in own), default=at)
+        return at - min((float((box_corners(model, self.data, int(g)) @ up).min()) for g in own), default=at)
 
     @property
     def rises(self) -> bool:

@@ -46,7 +46,7 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     if phrase.take("start_place") or phrase.verb == "return" or (phrase.verb == "come" and phrase.has("direction")):
         return _return(ctx, phrase)
     back = any(str(slot.children[-1]) == "back" for slot in phrase.left if slot.data == "direction")
-    if back and (ctx.turned or ctx.travelled.any()):
+    if back and (ctx.moved.turned or ctx.moved.travelled.any()):
         raise NotRead("back", "can mean backward or to the start; say walk backward, or return to the start")
     if phrase.verb in _ON_GROUND and ctx.scene.of.height > 2 * ctx.scene.resting:
         raise phrase.no("is a motion on the ground, and this body is in the air; say fly, or lean")
@@ -90,10 +90,10 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
 def _return(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return the way back to where the body was at the start."""
     phrase.only("back", "goes back to the start")
-    far, speed = float(np.linalg.norm(ctx.travelled)), ctx.scene.speed(_PACES.get(phrase.verb, "walk"))
-    if ctx.yaw is None or not far or not ctx.measured:
+    far, speed = float(np.linalg.norm(ctx.moved.travelled)), ctx.scene.speed(_PACES.get(phrase.verb, "walk"))
+    if ctx.moved.yaw is None or not far or not ctx.moved.measured:
         raise phrase.no("needs ways before by distances, that it can undo, as in walk forward 2 m")
-    back, speed = floats(-ctx.travelled / far), float(f"{speed:.2g}")
+    back, speed = floats(-ctx.moved.travelled / far), float(f"{speed:.2g}")
     return [ctx.clause(c.travel, way=back, speed=speed, word="to the start", distance=round(far, 3))]
 
 
@@ -129,7 +129,7 @@ def _axis(phrase: Phrase, axis: Tree) -> tuple[str, np.ndarray, None]:
 
 def _towards(ctx: Context, part: Part) -> tuple[np.ndarray, float]:
     """Return the direction [3] and the distance in m to a place. Raises NotRead."""
-    if not (towards := ctx.scene.towards(part, ctx.travelled)):
+    if not (towards := ctx.scene.towards(part, ctx.moved.travelled)):
         raise NotRead(part.words, "is where the body is")
     return towards
 
@@ -150,7 +150,7 @@ def _step(ctx: Context, phrase: Phrase) -> list[Clause]:
 def _turning(ctx: Context, phrase: Phrase, sign: int, angle: float | None) -> list[Clause]:
     if not ctx.scene.goes(ctx.scene.of.up, turning=True):
         raise phrase.no(f"is not possible: no joint lets {ctx.scene.root!r} turn about the vertical")
-    ctx.turned = True
+    ctx.moved.turned = True
     return [ctx.clause(c.turn, sign=sign, angle=angle)]
 
 
@@ -206,9 +206,9 @@ def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
         if len(ways) != 1 or ways[0] not in _HEADINGS:
             raise phrase.no("needs one direction or place")
         angle, word = _HEADINGS[ways[0]], ways[0]
-        if angle and ctx.yaw is None:
+        if angle and ctx.moved.yaw is None:
             raise NotRead(word, "is not known after a turn without an angle", len(ctx.text))
-        angle += (ctx.yaw or 0.0) if angle else 0.0
+        angle += (ctx.moved.yaw or 0.0) if angle else 0.0
     if angle:
         _turning(ctx, phrase, 1, None)
     return [ctx.clause(c.face, angle=angle, word=word)]
@@ -300,7 +300,7 @@ def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     if phrase.has("height"):
         return _height(ctx, phrase)
     if phrase.verb == "land":
-        ctx.risen = round(ctx.scene.resting - ctx.scene.of.height, 3)
+        ctx.moved.risen = round(ctx.scene.resting - ctx.scene.of.height, 3)
         high = round(ctx.scene.resting + _LANDED, 3)
         return [ctx.clause(c.at_height, body=ctx.scene.root, amount=high, word="land on the ground", low=True)]
     amount = phrase.number("distance")
@@ -308,13 +308,13 @@ def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         return _get_up(ctx) if ctx.lies else [ctx.clause(c.stay)]
     if ctx.lies and sign > 0:
         ctx.balance = ctx.low = False
-    ctx.risen = None if amount is None or ctx.risen is None else ctx.risen + sign * amount
+    ctx.moved.risen = None if amount is None or ctx.moved.risen is None else ctx.moved.risen + sign * amount
     return [ctx.clause(c.risen, sign=sign, amount=amount, word=phrase.verb)]
 
 
 def _hover(ctx: Context, phrase: Phrase) -> list[Clause]:
     phrase.take("here")
-    if not phrase.has("height") and ctx.risen is None:
+    if not phrase.has("height") and ctx.moved.risen is None:
         raise phrase.no("does not say at which height")
     return [*_height(ctx, phrase), ctx.clause(c.stay)]
 
@@ -322,8 +322,8 @@ def _hover(ctx: Context, phrase: Phrase) -> list[Clause]:
 def _height(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return that the body is at the height that is said, or at that of the clauses before."""
     ctx.must_rise(phrase, "rise")
-    height = phrase.number("height") or ctx.scene.of.height + (ctx.risen or 0.0)
-    ctx.risen = height - ctx.scene.of.height
+    height = phrase.number("height") or ctx.scene.of.height + (ctx.moved.risen or 0.0)
+    ctx.moved.risen = height - ctx.scene.of.height
     word = f"{phrase.verb} at {height:.3g} m"
     return [ctx.clause(c.at_height, body=ctx.scene.root, amount=round(height, 3), word=word)]
 
