@@ -21,6 +21,7 @@ The models are those of the checkout. Rows are kept as soon as they are measured
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import subprocess
 from collections.abc import Mapping
@@ -180,8 +181,10 @@ def row_of(case: str, who: str, given: argparse.Namespace, cpu_s_per_s: float | 
 
 def report(rows: Mapping[str, Any]) -> None:
     print("| model | planner | samples | return | CPU s per s |\n|---|---|---|---|---|")
-    for name, row in rows.items():
-        model, who = name.split(" ")
+    for model, who in itertools.product(CASES, ("hold", "ours", *OTHERS)):
+        row = rows.get(f"{model} {who}")
+        if row is None:
+            continue
         shown = row.get("skipped") or f"{row['mean']:.2f} ± {row['stderr']:.2f} | {row['cpu_s_per_s']:.2f}"
         print(f"| {model} | {who} | {row.get('samples', '')} | {shown} |")
 
