@@ -13,7 +13,16 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-PARTS = {"peers_judo", "pendulum", "quick", "record", "workload"}  # which benchmarks import or start
+PARTS = {
+    "peer_cases",
+    "peer_returns_hydrax",
+    "peer_returns_judo",
+    "peers_judo",
+    "pendulum",
+    "quick",
+    "record",
+    "workload",
+}  # which benchmarks import or start
 NAMES = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in PARTS)
 HELP = """
 import contextlib, io, json, runpy, sys
