@@ -90,7 +90,7 @@ class Ours:
         self.every_s = planner.config.replan_every * planner.sim_physics.ctrl_dt
         probe = make_probe(task, planner.sim_physics, 0)
         sandbox = Sandbox(probe, batch=scored_at_once(config.optimizer, task))
-        verdict = sandbox.vet(task.initial_reward)
+        verdict = sandbox.vet(task.rewards.initial)
         sandbox.close()
         assert verdict.program, verdict.message
         self.programs = [verdict.program]

@@ -11,7 +11,7 @@ import numpy as np
 from movlr_jax.biomech.world import up_of
 from movlr_jax.control.settings import MppiSettings
 from movlr_jax.models.actuators import servos
-from movlr_jax.models.derived import base_joints, root_of
+from movlr_jax.models.derived import base_joints, lies, root_of
 from movlr_jax.models.motors import of_joints, swing_s, targetable
 from movlr_jax.tasks import Task
 
@@ -35,6 +35,7 @@ class BodyFacts:
     targets: int  # actuators whose controls are, or become, joint targets
     height_m: float  # of the centre of mass above the lowest point
     swing_s: float = 0.0  # longest period of a limb that no motor can hold, as that of a pole on a cart
+    lies: bool = False  # whether it starts lying, so that no limb carries it
 
 
 def facts_of(task: Task, space: str = "auto") -> BodyFacts:
@@ -55,13 +56,15 @@ def facts_of(task: Task, space: str = "auto") -> BodyFacts:
         targets=0 if space == "controls" else int((served | targetable(model, posture)).sum()),
         height_m=max(0.0, com - float(heights.min())) if len(heights) else 0.0,
         swing_s=swing_s(model, posture),
+        lies=travels and lies(model, data, root),
     )
 
 
 def suited(config: M, facts: BodyFacts) -> M:
     """Return the settings with those that are 0 (auto) chosen for a body with these `facts`."""
     horizon, knots = _FREE_S, _FREE_KNOTS
-    if facts.targets and facts.base == "free":
+    stands = facts.base == "free" and not facts.lies
+    if facts.targets and stands:
         horizon = float(np.clip(_FALLS * np.sqrt(facts.height_m / 9.81), *_HORIZONS))
     elif facts.swing_s > horizon:
         horizon = min(facts.swing_s, _LONGEST_S)
@@ -71,7 +74,7 @@ def suited(config: M, facts: BodyFacts) -> M:
     every = config.replan_every or (1 if facts.swing_s else _REPLAN)
     rule = config.mppi
     if not rule.density:
-        few = facts.base == "free" and facts.targets > _MANY
+        few = stands and facts.targets > _MANY
         density, smooth = (_MOVED / facts.targets, rule.smooth or _SMOOTH) if few else (1.0, rule.smooth)
         rule = replace(rule, density=round(density, 2), smooth=smooth)
     return replace(config, horizon_s=horizon, knots=config.knots or knots, replan_every=every, mppi=rule)

@@ -13,6 +13,7 @@ from movlr_jax.control.mpc.knots import PLANNER
 from movlr_jax.control.ranges import control_ranges
 from movlr_jax.errors import UserError
 from movlr_jax.models.actuators import servo_controls
+from movlr_jax.models.derived import base_joints, lies, root_of
 from movlr_jax.models.motors import (
     TargetSettings,
     angles_per_control,
@@ -88,12 +89,17 @@ def target_box(
     """Return lower and upper limits of plans [nu], and what maps independent noise to that of controls [nu, nu].
 
     Servos of limbs on which a body stands stay within `reach` (rad or m) of `posture` [nq]: a leg that swings further
-    cannot hold the body. Their noise refers to 2 `reach`, that of other servos of joints to `reach`, for the range of
-    a joint says little, and that of all other controls to half of their range. See `mixed` for rotors,
-    and `over_feet` for `sparse` noise, of which each sample changes a few numbers.
+    cannot hold the body. Those of a body that lies use their whole range, so that it can get up. Their noise refers
+    to 2 `reach`, that of other servos of joints to `reach`, for the range of a joint says little, and that of all
+    other controls to half of their range. See `mixed` for rotors, and `over_feet` for `sparse` noise, of which each
+    sample changes a few numbers.
     """
     low, high = control_ranges(model, PLANNER)
     per, rest = angles_per_control(model), resting(posture)
+    data, root = mujoco.MjData(model), root_of(model)
+    data.qpos[:] = posture
+    mujoco.mj_kinematics(model, data)
+    reach = np.inf if base_joints(model, root) and lies(model, data, root) else reach
     far = np.where(per > 0, reach / np.maximum(per, 1e-9), np.inf)
     bears = supporting(model, posture)
     bound = np.where(bears, far, np.inf)

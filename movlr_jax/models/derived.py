@@ -9,12 +9,13 @@ import numpy as np
 
 from movlr_jax.biomech.muscles import moment_arms
 from movlr_jax.biomech.static_optimisation import joint_equalities
-from movlr_jax.biomech.world import length_of
+from movlr_jax.biomech.world import length_of, world_of
 from movlr_jax.models.adapter import ModelAdapter, ModelInfo
 from movlr_jax.models.spec import compile_spec
 
 MAX_PARTS = 30  # bodies whose contacts may be read; in larger models only the last bodies of chains
 _DRIVES = 1e-9  # a smaller moment arm is none
+_LYING = 0.3  # height of a body's frame, as a share of its length, below which it lies
 _FAR = 2.0  # lengths of a body; a limited slide that is shorter does not let it travel
 _STARTS = ("home", "stand")  # words in the names of keyframes
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
@@ -152,3 +153,17 @@ def travels(model: mujoco.MjModel, body: str, way: Sequence[float], turning: boo
         if kind == free or (turning and kind == ball) or (along and kind == (hinge if turning else slide)):
             return True
     return False
+
+
+def lies(model: mujoco.MjModel, data: mujoco.MjData, root: int) -> bool:
+    """Return whether the frame of the body `root` is so low above the ground that it lies, with what it carries."""
+    return float(world_of(model, root).height(data.xpos[root])) < _LYING * span_of(model, data, root)
+
+
+def span_of(model: mujoco.MjModel, data: mujoco.MjData, root: int) -> float:
+    """Return the length in m of a body with all that it carries, between the frames of its parts."""
+    own = np.zeros(model.nbody, bool)
+    own[root] = True
+    for body in range(root + 1, model.nbody):
+        own[body] = own[model.body_parentid[body]]
+    return float(np.linalg.norm(np.ptp(data.xpos[own], axis=0)))

@@ -31,7 +31,7 @@ from movlr_jax.models.actuators import (
     servo_controls,
     servos,
 )
-from movlr_jax.models.derived import derive_adapter, name_all, start_keyframe
+from movlr_jax.models.derived import derive_adapter, name_all, span_of, start_keyframe
 from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.motors import carrying
 from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
@@ -49,7 +49,7 @@ from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.tasks.words.clauses import FAR, at_height, jump, risen, travel
 from movlr_jax.tasks.words.measure import UP
 from movlr_jax.tasks.words.reading import read
-from movlr_jax.tasks.words.scene import Scene, length_of
+from movlr_jax.tasks.words.scene import Scene
 from movlr_jax.tasks.words.sentence import Sentence, achieved
 from movlr_jax.types import Array, Trajectory
 
@@ -248,7 +248,7 @@ def _shown(motion: Sentence | None, bare: mujoco.MjModel, at: mujoco.MjData, up:
     if motion is None:
         return []
     rises = any(clause.row is risen for clause in motion.clauses)
-    head = [at.body(motion.of.name).xpos + up * length_of(bare, at, motion.of.name)] if rises else []
+    head = [at.body(motion.of.name).xpos + up * span_of(bare, at, bare.body(motion.of.name).id)] if rises else []
     return [*head, *(part.overhead(at, up) for part in motion.parts)]
 
 

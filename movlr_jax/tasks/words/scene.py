@@ -13,7 +13,7 @@ import numpy as np
 
 from movlr_jax.biomech.world import EARTH, box_corners, world_of
 from movlr_jax.errors import UserError
-from movlr_jax.models.derived import travels
+from movlr_jax.models.derived import lies, span_of, travels
 from movlr_jax.models.from_path import above
 from movlr_jax.models.names import PLACES, SIDES, part_of, words_of
 from movlr_jax.tasks.words.hands import DIGITS, HANDS, Digit, Hand, fingers_of, hands_of, names_of
@@ -21,7 +21,6 @@ from movlr_jax.tasks.words.measure import Subject, Vector
 from movlr_jax.tasks.words.parts import JOINTS, NAMED, Between, Part, Parts
 
 _LOW = 0.1  # m, a body whose centre of mass starts lower is not expected to stay upright, unless the words say so
-_LYING = 0.3  # height of the root, as a share of the body's length, below which a body lies
 # Froude number speed^2 / (g height) of walking, running, and moving close to the ground
 _FROUDE = {"walk": 0.25, "run": 1.0, "low": 0.1}
 _BESIDE = 0.2  # m from the surface of a thing: a body that is there has reached it
@@ -201,12 +200,12 @@ class Scene:
 
     @property
     def lies(self) -> bool:
-        return self.of.height < _LYING * self.length and self.rises
+        return lies(self.model, self.data, self.model.body(self.root).id) and self.rises
 
     @cached_property
     def length(self) -> float:
         """Length in m of the body with all that it carries, between the frames of its parts."""
-        return length_of(self.model, self.data, self.root)
+        return span_of(self.model, self.data, self.model.body(self.root).id)
 
     def goes(self, way: Sequence[float], turning: bool = False) -> bool:
         return travels(self.model, self.root, way, turning=turning)
@@ -453,13 +452,6 @@ class Scene:
         left = (self.data.body(part.base).xpos - self.data.body(trunk).xpos) @ self.around[1]
         right = "right" in part.words.split() if abs(left) < _MIDDLE else left < 0
         return -self.around[1] if right else self.around[1]
-
-
-def length_of(model: mujoco.MjModel, data: mujoco.MjData, body: str) -> float:
-    """Return the length in m of a body with all that it carries, between the frames of its parts."""
-    root = model.body(body).id
-    own = [b for b in range(model.nbody) if root in above(model, b)]
-    return float(np.linalg.norm(np.ptp(data.xpos[own], axis=0)))
 
 
 def plain(word: str) -> list[str]:
