@@ -6,6 +6,7 @@ the words, the name of the measure and the quantity; the goal and the terms; how
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -58,6 +59,7 @@ LEANS = np.deg2rad(10.0)  # of a body that leans without an amount
 LEAN = "lean"  # what a body changes that tilts as a whole
 CLOSED, OPEN = 0.7, 0.2  # shares of their way at which fingers or jaws count as closed, and as open or straight
 BENT = Goal(0.35, best=1.5, scale=0.5)  # rad, of a joint without an amount
+_AMOUNT = re.compile(r"(\d[\d.]*(?:°| (?:m|cm|mm|rad)\b(?!/)))")
 _AMOUNTS = ("by", "to", "amount", "angle", "distance", "depth")  # arguments of rows
 SLID = Goal(0.05, best=0.2)  # m, of a slide
 
@@ -87,7 +89,7 @@ class Clause:
         aim = {name: value * (1.0 + self.bound * SHARE) for name, value in self.given if name in _AMOUNTS and value}
         amount = 0.5 * (told.goal.low + told.goal.high)
         goal = Goal(low=amount) if self.bound > 0 else Goal(SHARE * amount, amount)
-        text = f"{told.text} or {'more' if self.bound > 0 else 'less'}"
+        text = _AMOUNT.sub(rf"\1 or {'more' if self.bound > 0 else 'less'}", told.text, count=1)
         return replace(told, text=text, goal=replace(goal, scale=told.goal.scale), terms=self.but(**aim)._terms)
 
     @property

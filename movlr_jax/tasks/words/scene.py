@@ -15,6 +15,7 @@ from movlr_jax.biomech.world import EARTH, box_corners, world_of
 from movlr_jax.errors import UserError
 from movlr_jax.models.derived import lies, span_of, travels
 from movlr_jax.models.from_path import above
+from movlr_jax.models.motors import carrying
 from movlr_jax.models.names import PLACES, SIDES, part_of, words_of
 from movlr_jax.tasks.words.hands import DIGITS, HANDS, Digit, Hand, fingers_of, hands_of, names_of
 from movlr_jax.tasks.words.measure import Subject, Vector
@@ -184,6 +185,11 @@ class Scene:
         root = self.model.body(self.root).id
         com = float(world_of(self.model, root).height(self.data.subtree_com[root]))
         return max(self.of.height, com)
+
+    @cached_property
+    def flies(self) -> bool:
+        """Whether its motors can carry it through the air."""
+        return carrying(self.model, self.qpos) is not None
 
     @cached_property
     def resting(self) -> float:

@@ -48,8 +48,8 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     back = any(str(slot.children[-1]) == "back" for slot in phrase.left if slot.data == "direction")
     if back and (ctx.moved.turned or ctx.moved.travelled.any()):
         raise NotRead("back", "can mean backward or to the start; say walk backward, or return to the start")
-    if phrase.verb in _ON_GROUND and ctx.scene.of.height > 2 * ctx.scene.resting:
-        raise phrase.no("is a motion on the ground, and this body is in the air; say fly, or lean")
+    if phrase.verb in _ON_GROUND and ctx.scene.flies:
+        raise phrase.no("is a motion on the ground, and this body flies; say fly, or lean")
     ways, path = phrase.ways(), phrase.one("path")
     kind = path.children[0].type if path else ""
     if phrase.verb in _ON_GROUND:
