@@ -84,19 +84,19 @@ METHODS: Mapping[str, Sequence[str]] = {
     "feedback": [],  # 3 generations of 4 programs
     "best_of_n": ONCE,  # by the same writer
     "model_feedback": [*MODEL, "method=eureka_adapted"],  # statistics of the terms of the best program
-    # a critique of the best, and why the others of its generation lost
-    "model_critique": [*MODEL, "method.edits=local"],
+    "model_critique": MODEL,  # the defaults: a critique of the best, and why the others of its generation lost
     "model_best_of_n": [*MODEL, "method=eureka_adapted", *ONCE],
     "model_edits_of_n": [*MODEL, *ONCE],  # of the first program
-    # a wide first generation, then edits, mixtures and new programs by a writer who sees the best three
-    "model_varied": [*MODEL, "candidates=6", "generations=2"],
 }
 PAIRS = (  # the first should be better than the second
     ("feedback", "best_of_n"),
     ("model_feedback", "model_best_of_n"),
     ("model_critique", "model_edits_of_n"),
+    # no longer a method: six programs, then six whose writer saw the best three with the course of their trials
     ("model_varied", "model_edits_of_n"),
+    ("model_varied", "model_best_of_n"),
     ("model_varied", "model_critique"),
+    ("model_varied", "model_feedback"),
     ("model_best_of_n", "best_of_n"),
     ("model_feedback", "feedback"),
 )

@@ -17,7 +17,6 @@ from movlr_jax.errors import UserError
 FEEDBACK = ("critique", "reflection", "descriptors", "statistics", "none")
 PARENTS = ("best", "latest")
 JUDGES = ("vlm", "score")
-EDITS = ("varied", "local")
 STARTS = ("initial", "nothing", "human", "canonical")
 
 
@@ -35,12 +34,6 @@ class Method:
         "best",
         "program that is edited next: best (most promising so far), or latest (best of the latest generation)",
         choices=PARENTS,
-    )
-    edits: str = setting(
-        "varied",
-        "what a language model is asked for after the first generation: varied (edits of the best, mixtures and new "
-        "programs; the best three are shown), or local (small edits of the best, as in MoVLR's paper)",
-        choices=EDITS,
     )
     judge: str = setting(
         "vlm", "vlm: the judge of the setting vlm; score: the task score, whatever vlm is", choices=JUDGES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,6 @@ from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.gates import merit
 from movlr_jax.evolution.population import Population
-from movlr_jax.evolution.rank import believe
 from movlr_jax.evolution.trials import claim_of
 from movlr_jax.evolution.vet import start_program, vet_one
 from movlr_jax.language.base import AnnotatingProposer, Loss, ProposalRequest
@@ -48,8 +46,7 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
     """Return K programs. Those of generation 0 include the start program of the method."""
     start, optimizer, parent = start_program(context), context.config.optimizer, brief.parent
     given = [start] if g == 0 and starts_with_a_program(context) else []
-    looked = context.journal.trials(0).get(candidate_name(0, 0), {})  # of the first program, before the search
-    edited = population.trials.get(parent.name, ()) if parent else [*looked.values()]
+    looked = [*context.journal.trials(0).get(candidate_name(0, 0), {}).values()] if given else []
     request = ProposalRequest(
         generation=g,
         task=context.task.replace(initial=start),  # the first edits start from it
@@ -59,8 +56,8 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
         seed=context.config.seed,
         vet=lambda source: vet_one(context, source).message,
         losses=losses(context, g, parent, brief, population) if parent else (),
-        result=results(context, edited),
-        trials=poorest_first(context, edited) if context.scored else (),
+        result=results(context, looked),
+        trials=poorest_first(context, looked) if context.scored else (),
         weights=context.weights,
         looks_ahead_s=optimizer.horizon_s if isinstance(optimizer, PlanningSettings) else None,
         control_s=optimizer.ctrl_dt,
@@ -78,14 +75,15 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
 
 
 def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, population: Population) -> list[Loss]:
-    """Return the programs before generation g that are not the parent, the most promising first, and why each lost.
+    """Return the programs of the generation before g that are not the parent, and why each lost.
 
-    The reason is why it failed, its degenerate pattern, or what the judge said when it lost a comparison in the
-    generation before; empty if none is known.
+    The reason is why it failed, its degenerate pattern, what the judge said when it lost a comparison, or what its
+    trials came to.
     """
-    comparisons, found = brief.ranking.comparisons if brief.ranking else (), []
+    comparisons, trials, found = brief.ranking.comparisons if brief.ranking else (), population.trials, []
+    motion = context.task.scoring.motion
     for candidate in brief.history:
-        if candidate.name == parent.name:
+        if candidate.generation != g - 1 or candidate.name == parent.name:
             continue
         lost = [
             f"as the {place} motion it lost against the {other}: {c.reason}"
@@ -94,10 +92,11 @@ def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, pop
             if getattr(c, place) == candidate.name and c.winner == other
         ]
         why = [candidate.reason or "", *candidate.faults.values(), *lost]
-        reason = next(filter(None, why), "")
-        found.append(Loss(candidate, reason, results(context, population.trials.get(candidate.name, ()))))
-    worth = dict(zip(population.names, believe(context, g, population).mean, strict=True))
-    return sorted(found, key=lambda loss: -worth.get(loss.candidate.name, -math.inf))
+        if context.scored and {candidate.name, parent.name} <= trials.keys():
+            its, those = (claim_of(motion, trials[name]).text() for name in (candidate.name, parent.name))
+            why.append(f"its trials: {its}; those of {parent.name}: {those}")
+        found.append(Loss(candidate, next(filter(None, why), "it is not the best program")))
+    return found
 
 
 def results(context: SearchContext, trials: Sequence[Trial]) -> str:

@@ -164,14 +164,16 @@ def _proposer(config: Config, models: _Models) -> Proposer:
         "statistics": writers.motionvl_talk,
     }
     watches = method.watches
-    plain = writers.varied_talk if method.edits == "varied" else writers.edit_talk
-    talk = writers.watching_talk(models.media(f"vlm={vlm.name}")) if watches else talks.get(method.feedback, plain)
+    talk = (
+        writers.watching_talk(models.media(f"vlm={vlm.name}"))
+        if watches
+        else talks.get(method.feedback, writers.edit_talk)
+    )
     return writers.ModelProposer(
         talk=talk,
         temperature=method.temperature,
         retries=config.retries,
         directed=method.directions,
-        edits="varied" if talk is writers.varied_talk else "local",
         mjcf=method.mjcf,
     )
 

@@ -17,11 +17,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Loss:
-    """A program that was tried and is not the best one, and why."""
+    """A program of the last generation that was not chosen, and why."""
 
     candidate: Evaluation
     reason: str
-    result: str = ""  # what its trials came to; empty: it has none, or the task measures nothing
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,8 @@ class ProposalRequest:
     history: Sequence[Evaluation]
     seed: int
     vet: Callable[[str], str | None] | None = None  # why a program cannot be used; None: it can
-    losses: Sequence[Loss] = ()  # all programs but the parent, the most promising first
-    result: str = ""  # what the trials of the parent, or of the first program, came to
+    losses: Sequence[Loss] = ()
+    result: str = ""  # what the trials of the first program came to, before the first generation
     trials: Sequence[Trial] = ()  # those of them that ran, the poorest first
     weights: tuple[float, float] | None = None  # range that `vet` requires of every weight; None: any
     looks_ahead_s: float | None = None  # how far the optimiser plans; None: it learns over whole episodes

@@ -12,7 +12,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from movlr_jax._util.resources import resource_text
 from movlr_jax.biomech.muscles import enabled_actuators
-from movlr_jax.language.base import Critique, Evaluation, Loss, ProposalRequest
+from movlr_jax.language.base import Critique, Evaluation, ProposalRequest
 from movlr_jax.language.media import MotionMedia, Seen, coloured, with_views, written
 from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of
 from movlr_jax.models.actuators import muscles
@@ -28,7 +28,6 @@ from movlr_jax.tasks.words.clauses import measures
 LIMITS = {"weight_cap": 50, "velocity_cap": 15, "factor": "three", "new_terms": "one or two"}
 REFLECTION_POINTS = 10  # values of each term that Eureka's reflection shows
 _COURSE = 5  # values of each term that an edit shows
-_SHOWN = 2  # other programs that a request for the next one shows in full
 _ANCESTORS = 4  # earlier programs whose weights an edit shows
 _DOCSTRING = re.compile(r'\s*[rR]?(?:"""|\'\'\'|"|\')([^"\'\n]*)')
 _MOST_NAMES = 80  # of each kind in a message
@@ -224,33 +223,23 @@ def feedback(request: ProposalRequest) -> dict[str, Any]:
         "terms": statistics(parent, points=_COURSE),
         "times": _times(parent),
         "ancestors": [_weights(a) for a in reversed(ancestors)],
-        "heading": "Other programs of the last generation",
-        "losses": [_lost(loss) for loss in request.losses if loss.candidate.generation == request.generation - 1],
-    }
-
-
-def standings(request: ProposalRequest) -> dict[str, Any]:
-    """Return what the request for the next program says: as `feedback`, and all programs that were tried."""
-    shown = [loss for loss in request.losses if not loss.candidate.failed][:_SHOWN]
-    return {
-        **feedback(request),
-        **trials(request),
-        "others": [{**_lost(loss), "source": loss.candidate.source.strip()} for loss in shown],
-        "heading": "The other programs that were tried",
-        "losses": [_lost(loss) for loss in request.losses if loss not in shown],
+        "losses": [
+            (_purpose(c.source), _weights(c), loss.reason, labels(c), c.description.get("alignment"))
+            for loss in request.losses
+            for c in [loss.candidate]
+        ],
     }
 
 
 def trials(request: ProposalRequest) -> dict[str, Any]:
-    """Return what a request says of the trials of its parent, or of the first program."""
+    """Return what the first requests say of the trials of the first program."""
     return {"result": request.result, "motions": [_course(label, trial) for label, trial in _told(request)]}
 
 
 def _told(request: ProposalRequest) -> list[tuple[str, Trial]]:
     """Return the trials whose course a request tells, with what they are."""
-    if len(request.trials) > 1:
-        return [("its poorest trial", request.trials[0]), ("its best trial", request.trials[-1])]
-    return [("its motion", trial) for trial in (request.trials or [request.parent]) if trial]
+    told = [("its poorest trial", trial) for trial in request.trials[:1]]
+    return [*told, *(("its best trial", trial) for trial in request.trials[1:][-1:])]
 
 
 def _course(label: str, trial: Trial) -> dict[str, Any]:
@@ -269,24 +258,9 @@ def _picked(curves: Mapping[str, Sequence[float | None]]) -> list[tuple[str, lis
     return rows
 
 
-def _lost(loss: Loss) -> dict[str, Any]:
-    """Return what a request says about a program that was not chosen."""
-    c, result = loss.candidate, f"its trials: {loss.result}" if loss.result else ""
-    return {
-        "purpose": _purpose(c.source),
-        "weights": _weights(c),
-        "reason": "; ".join(filter(None, (loss.reason, result))) or "it is not the best program",
-        "labels": labels(c),
-        "alignment": c.description.get("alignment"),
-    }
-
-
-def direction(kind: str, i: int, n: int) -> str:
-    """Return what makes the i-th of n programs that are written in parallel unlike the others.
-
-    kind: "first" for those of the first generation, later "varied" or "local" as `Method.edits`.
-    """
-    return fill("direction", kind=kind, i=i, n=n)
+def direction(generation: int, i: int, n: int) -> str:
+    """Return what makes the i-th of n programs that are written in parallel unlike the others."""
+    return fill("direction", first=generation == 0, i=i, n=n)
 
 
 def weight_range(low: float, high: float) -> str:

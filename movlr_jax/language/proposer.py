@@ -29,11 +29,10 @@ class ModelProposer:
     """Requests n programs in n calls, and up to `retries` repairs of each invalid program, with the reason."""
 
     client: ModelClient = service()
-    talk: Talk = lambda request: varied_talk(request)  # builds the messages of a request
+    talk: Talk = lambda request: edit_talk(request)  # builds the messages of a request
     temperature: float = 1.0
     retries: int = 3
     directed: bool = True  # whether programs that are requested together get different directions
-    edits: str = "varied"  # kind of these directions after the first generation, as in `Method.edits`
     mjcf: bool = False  # whether requests contain an excerpt of the model
     notes: list[str] = field(default_factory=list)  # the model's comment on each of the last programs
 
@@ -92,7 +91,7 @@ class ModelProposer:
         if request.weights:
             texts.append(prompts.weight_range(*request.weights))
         if n > 1 and self.directed:
-            texts.append(prompts.direction(self.edits if request.parent else "first", i, n))
+            texts.append(prompts.direction(request.generation, i, n))
         return [*before, Message(last.role, [*last.parts, *texts])]
 
     def _question(self, purpose: str, messages: Sequence[Message], sample: int) -> Question:
@@ -145,19 +144,6 @@ def edit_talk(request: ProposalRequest) -> list[Message]:
             **prompts.feedback(request),
             **prompts.LIMITS,
         )
-    return conversation(_system(request), text)
-
-
-def varied_talk(request: ProposalRequest) -> list[Message]:
-    """The best programs with what came of them, and all others in a line, with the request for a better one."""
-    if request.parent is None:
-        return edit_talk(request)
-    text = prompts.fill(
-        "propose_next",
-        task=prompts.task_text(request.task),
-        parent=request.parent.source.strip(),
-        **prompts.standings(request),
-    )
     return conversation(_system(request), text)
 
 

@@ -62,7 +62,7 @@ POOREST, RICHEST = (
 FIRST = Evaluation(0, 0, SOURCE, weights={"position": 40.0})
 RESULT = "1 of 4 succeed, 6.0 cm off; its poorest trial: 0 of 1 succeed, 11.0 cm off"
 LOSSES = (
-    Loss(Evaluation(1, 0, SOURCE, weights={"position": 90.0}), "lost as the first motion: it drops it", "0 of 2"),
+    Loss(Evaluation(1, 0, SOURCE, weights={"position": 90.0}), "lost as the first motion: it drops it"),
     Loss(Evaluation(1, 1, "def", reason="line 1: invalid syntax"), "line 1: invalid syntax"),
 )  # fmt: skip
 
@@ -123,9 +123,8 @@ def messages(task: Task) -> dict[str, str]:
     conversations = {
         "measures": [Message("user", [prompts.measures_text(words)])],
         "propose_first": writers.edit_talk(first),
-        "propose_first_tried": writers.edit_talk(replace(first, result=RESULT, trials=(POOREST,)))[1:],
+        "propose_first_tried": writers.edit_talk(replace(first, result=RESULT, trials=(POOREST, BEST, RICHEST)))[1:],
         "propose_edit": writers.edit_talk(later)[1:],
-        "propose_next": writers.varied_talk(replace(later, result=RESULT, trials=(POOREST, BEST, RICHEST)))[1:],
         "repair": writers._repair_request(broken),
         "judge_film": judges.judge_question(film, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
         "judge_frames": judges.judge_question(frames, task, BEST, replace(BEST, candidate=3)).messages,  # pyright: ignore
@@ -138,11 +137,7 @@ def messages(task: Task) -> dict[str, str]:
             replace(later, critique=described, losses=(replace(LOSSES[0], candidate=seen), LOSSES[1]))
         )[1:],
         "weight_range": [Message("user", [prompts.weight_range(0.0, 1.0)])],
-        "direction": [
-            Message(
-                "user", [prompts.direction(kind, i, 3) for kind in ("first", "varied", "local") for i in range(3)]
-            )
-        ],
+        "direction": [Message("user", [prompts.direction(g, i, 3) for g in (0, 1) for i in range(3)])],
         "vlm_only": writers.watching_talk(film)(later)[1:],  # pyright: ignore
         "ready": [Message("user", [prompts.fill("ready")])],
     }
