@@ -105,12 +105,14 @@ QUADRUPED = f"""<mujoco><worldbody><geom type="plane" size="5 5 .1"/>
 </worldbody><actuator>{"".join(f'<motor joint="{j}" gear="20" ctrlrange="-1 1"/>' for j in _DOG_JOINTS)}</actuator>
 </mujoco>"""
 
-_ROTORS = ((0.14, 0.14), (-0.14, 0.14), (-0.14, -0.14), (0.14, -0.14))
+_ROTORS = ((0.14, 0.14, 0.02), (-0.14, 0.14, -0.02), (-0.14, -0.14, 0.02), (0.14, -0.14, -0.02))  # x, y, its turn
 DRONE = f"""<mujoco><worldbody><geom type="plane" size="9 9 .1"/>
 <body name="drone" pos="0 0 .5"><freejoint/><geom type="box" size=".1 .1 .03" mass="1"/>
-{"".join(f'<site name="rotor{i}" pos="{x} {y} .02"/>' for i, (x, y) in enumerate(_ROTORS))}</body>
+{"".join(f'<site name="rotor{i}" pos="{x} {y} .02"/>' for i, (x, y, _) in enumerate(_ROTORS))}</body>
 <body name="tower" pos="3 0 1"><geom type="box" size=".2 .2 1"/></body></worldbody>
-<actuator>{"".join(f'<motor site="rotor{i}" gear="0 0 1 0 0 .02" ctrlrange="0 8"/>' for i in range(4))}</actuator>
+<actuator>{
+    "".join(f'<motor site="rotor{i}" gear="0 0 1 0 0 {way}" ctrlrange="0 8"/>' for i, (*_, way) in enumerate(_ROTORS))
+}</actuator>
 </mujoco>"""
 
 ROVER = """<mujoco><worldbody><geom type="plane" size="9 9 .1"/>
