@@ -291,6 +291,14 @@ def test_first_child_follows_the_advice(bottle: Bottle):
     np.testing.assert_array_equal(before["grasp"], after["grasp"])
 
 
+def test_first_generation_serves_what_trials_of_the_first_program_lacked(bottle: Bottle):
+    trials = [evaluation(bottle.task.rewards.initial, **ended(12, 100)), evaluation(**ended(4, 100))]
+    ask = replace(request(bottle, generation=0), parent=None, critique=None, history=(), trials=trials)
+    served = [parse(source).weights for source in ScriptedProposer().propose(ask, 3)]
+    assert {*served[0]} == {"position", "grasp", "arrival", "pose", "still"}, "one term for each need, in one program"
+    assert len({frozenset(weights) for weights in served}) == 3, "the others differ"
+
+
 # The metrics judge and critic.
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.language.base import Critique, Evaluation, Preference, TermAdvice
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.needs import Need
 
 
 @dataclass(frozen=True)
@@ -45,28 +47,33 @@ class MetricsCritic:
     name = "metrics critic (no vision model)"
 
     def criticise(self, task: Task, best: Evaluation) -> Critique:
-        """Give one piece of advice per need: add a term that serves it, or strengthen one if all are in use.
-
-        A term with less than its usual weight is strengthened to it first.
-
-        Each term is advised at most once, even if it serves several needs.
-        """
+        """Give one piece of advice per need of the episode."""
         needs = task.scoring.diagnose(dict(best.metrics))
-        terms = library(task)
-        advice: list[TermAdvice] = []
-        for need in needs:
-            advised = {item.term for item in advice}
-            serving = [term for term in terms.values() if term.kind == need.kind and term.name not in advised]
-            weak = [term for term in serving if abs(best.weights.get(term.name, 0.0)) < abs(term.weight)]
-            present = [term for term in serving if term.name in best.weights]
-            if weak:
-                action = "strengthen" if weak[0].name in best.weights else "add"
-                advice.append(TermAdvice(action, weak[0].name, need.problem, weak[0].weight))
-            elif present:
-                advice.append(TermAdvice("strengthen", present[0].name, need.problem))
         return Critique(
             success=bool(best.metrics.get("success", 0.0)),
             problems=tuple(dict.fromkeys(need.problem for need in needs)),
-            advice=tuple(advice),
+            advice=tuple(advise(task, needs, best.weights)),
             author=self.name,
         )
+
+
+def advise(task: Task, needs: Sequence[Need], weights: Mapping[str, float]) -> list[TermAdvice]:
+    """Return one piece of advice per need: add a term that serves it, or strengthen one if all are in use.
+
+    A term with less than its usual weight is strengthened to it first. Each term is advised at most once, even if it
+    serves several needs.
+
+    Args:
+        weights: Those of the program that is to be changed, by name of the term.
+    """
+    found: dict[str, TermAdvice] = {}
+    for need in needs:
+        serving = [term for term in library(task).values() if term.kind == need.kind and term.name not in found]
+        weak = [term for term in serving if abs(weights.get(term.name, 0.0)) < abs(term.weight)]
+        present = [term for term in serving if term.name in weights]
+        if weak:
+            action = "strengthen" if weak[0].name in weights else "add"
+            found[weak[0].name] = TermAdvice(action, weak[0].name, need.problem, weak[0].weight)
+        elif present:
+            found[present[0].name] = TermAdvice("strengthen", present[0].name, need.problem)
+    return [*found.values()]

@@ -12,6 +12,7 @@ import numpy as np
 
 from movlr_jax._util.parts import service
 from movlr_jax.errors import ProgramError
+from movlr_jax.evolution.scripted.metrics import advise
 from movlr_jax.evolution.scripted.terms import Term, library, reading
 from movlr_jax.language.base import Evaluation, ProposalRequest, TermAdvice
 from movlr_jax.records import candidate_name
@@ -36,7 +37,7 @@ class ScriptedProposer:
         """Return n programs; equal requests give equal programs. The first program follows all of the advice."""
         parent = request.parent.source if request.parent else request.task.rewards.initial
         terms = library(request.task)
-        advice = request.critique.advice if request.critique else ()
+        advice = request.critique.advice if request.critique else _on_the_first(request)
         others = [e for e in request.history if not e.failed]
         tried = {e.source for e in request.history}
         sources: list[str] = []
@@ -66,6 +67,15 @@ class ScriptedProposer:
                 source = _written(child, request)
             sources.append(source)
         return sources
+
+
+def _on_the_first(request: ProposalRequest) -> list[TermAdvice]:
+    """Return advice on the first program, by one of its poorer trials before the search; none without trials."""
+    ran, task = request.trials, request.task
+    if not ran:
+        return []
+    needs = task.scoring.diagnose(dict(ran[(len(ran) - 1) // 4].metrics))
+    return advise(task, needs, parse(task.rewards.initial).weights)
 
 
 def _differs(child: Genome, parent: Genome, terms: dict[str, Term]) -> bool:

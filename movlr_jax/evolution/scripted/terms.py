@@ -89,7 +89,7 @@ def _object_terms(thing: str, task: Task) -> list[Term]:
     pos, offset = f"state.pos({quoted(thing)})", f'state.pos({quoted(thing)}) - state.goal("object_pos")'
     up = task.layout.world.up.tolist()
     climb = along(f'(state.goal("object_pos") - state.initial.pos({quoted(thing)}))', up)
-    turn = f'state.rot({quoted(thing)}), state.goal("object_rot")'
+    rotation = f'shaping.rotation_error(state.rot({quoted(thing)}), state.goal("object_rot"))'
     terms = [  # the most useful of each kind first: the critic advises them in this order
         Term("position", "place", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({offset}), 0.02)"),
         Term("arrival", "place", 10.0, f"shaping.gaussian(jnp.linalg.norm({offset}), 0.05)"),
@@ -99,8 +99,14 @@ def _object_terms(thing: str, task: Task) -> list[Term]:
             5.0,
             f"shaping.tolerance({along(f'({offset})', up)}, margin=jnp.maximum(jnp.abs({climb}), 0.05))",
         ),
-        Term("orientation", "turn", 10.0, f"-shaping.smooth_abs(shaping.rotation_error({turn}))"),
-        Term("alignment", "turn", 5.0, f"shaping.gaussian(shaping.rotation_error({turn}), 0.3)"),
+        Term(  # below zero for a turn above 1.5 rad: it should not arrive first and be turned then
+            "pose",
+            "turn",
+            20.0,
+            f"shaping.gaussian(jnp.linalg.norm({offset}), 0.05) * (1.5 - shaping.smooth_abs({rotation}))",
+        ),
+        Term("orientation", "turn", 10.0, f"-shaping.smooth_abs({rotation})"),
+        Term("alignment", "turn", 5.0, f"shaping.gaussian({rotation}, 0.3)"),
         Term("still", "steady", 2.0, f"-shaping.smooth_abs(jnp.linalg.norm(state.vel({quoted(thing)})))"),
         Term("spin", "steady", 0.3, f"-shaping.smooth_abs(jnp.linalg.norm(state.angvel({quoted(thing)})))"),
     ]
