@@ -70,6 +70,8 @@ FAMILIES: Mapping[str, Sequence[str]] = {
         "optimizer.mppi.samples=64",
     ],
     "ant_walk": ["model={gymnasium}/ant.xml", "instruction=walk", "episode_s=4"],
+    "half_cheetah": ["+task=gymnasium", "env=HalfCheetah-v5", "episode_s=2"],
+    "swimmer": ["+task=gymnasium", "env=Swimmer-v5", "episode_s=2"],
     "straight_leg": [
         "+task=humanoid_straight_leg", "optimizer=ppo", "optimizer.ppo.init=humanoid_walk",
         "optimizer.ppo.env_steps=98304", "optimizer.ppo.unrolls=2",
