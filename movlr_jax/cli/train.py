@@ -1,4 +1,11 @@
-"""`movlr-jax train +recipe=flat_walk_legs`: train a policy from nothing, in the stages of a recipe.
+"""Train a policy from nothing, for a task or in the stages of a recipe.
+
+`movlr-jax train model=hopper.xml instruction="hop forward"` trains under the first program of the task, or under
+reward=FILE or reward=RUN_DIR, the best one of a search; optimizer.ppo.env_steps=1000000 is how long. Then the policy
+runs from starts=8 fresh start states in C MuJoCo, is filmed, and written as policy.onnx for examples/run_policy.py.
+run_dir is by default runs/train/TASK/seedN.
+
+`movlr-jax train +recipe=flat_walk_legs` trains in the stages of a recipe.
 
 recipe= names a file of conf/recipe or your own YAML file, seed=0 the random numbers, run_dir= the results (default
 runs/train/RECIPE/seedN). Further settings apply to every stage. The same command continues an interrupted training.
@@ -41,11 +48,8 @@ SHOWN = {  # metric -> title and digits
 
 _MEAN_DIGITS = 2  # at least: the mean of a yes or no is a share
 
-_REFUSED = {
-    "resume": "the same command continues a training",
-    "task": "the recipe names it, as in +recipe=flat_walk_legs",
-    "tracker": "only a search is shown in a tracker",
-}
+_REFUSED = {"resume": "the same command continues a training", "tracker": "only a search is shown in a tracker"}
+_NAMED = "the recipe names it, as in +recipe=flat_walk_legs"
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,20 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def train(words: Sequence[str]) -> int:
-    """Run the stages that are left, then evaluate the policy. Return 0. Raises UserError."""
-    own, settings = read_words(_Words, words, _REFUSED)
-    if not own.recipe:
-        raise UserError("train needs a recipe, as in movlr-jax train +recipe=flat_walk_legs")
+    """Train what is left to train, then evaluate the policy. Return 0. Raises UserError."""
+    names = {word.lstrip("+").partition("=")[0] for word in words}
+    own, settings = read_words(_Words, words, _REFUSED | ({"task": _NAMED} if "recipe" in names else {}))
     check_ranges(own)
-    result = engine.train(read_recipe(own.recipe), settings, seed=own.seed, starts=own.starts, root=own.run_dir)
+    given = {"seed": own.seed, "starts": own.starts, "root": own.run_dir}
+    if own.recipe:
+        result = engine.train(read_recipe(own.recipe), settings, **given)
+    elif names & {"task", "model", "instruction"}:
+        result = engine.train_task(settings, **given)
+    else:
+        raise UserError(
+            'train needs a task or a recipe, as in movlr-jax train model=hopper.xml instruction="hop forward" or '
+            "movlr-jax train +recipe=flat_walk_legs"
+        )
     if "episodes" in result:
         print("\n".join(table(result["episodes"])), file=sys.stderr, flush=True)
     print(json.dumps(result), flush=True)

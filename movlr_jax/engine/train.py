@@ -17,15 +17,17 @@ import yaml
 from movlr_jax._util.progress import Reporter
 from movlr_jax._util.settings import flat
 from movlr_jax.config.compose import compose
-from movlr_jax.config.recipe import Recipe, Stage
+from movlr_jax.config.recipe import STEPS, Recipe, Stage
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import began, task_file
 from movlr_jax.control.episode import episode_ends, episode_of
 from movlr_jax.control.ppo.config import motion_files
 from movlr_jax.control.ppo.trainer import PpoTrainer
+from movlr_jax.control.settings import PpoSettings
 from movlr_jax.engine.description import digest, model_files, to_yaml
 from movlr_jax.engine.environment import prepare_environment
-from movlr_jax.engine.evaluate import EvaluationSetup, prepared
+from movlr_jax.engine.evaluate import EvaluationSetup, prepared, run_and_film
+from movlr_jax.engine.export import export_policy
 from movlr_jax.engine.resume import changes
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
@@ -36,6 +38,7 @@ from movlr_jax.storage.writing import write_atomically as write
 from movlr_jax.tasks.base import measured
 
 _FRESH = 10_000  # first seed of the start states of an evaluation, far from those of trainings
+_STEPS = 1_000_000  # control steps of a training from a sentence
 
 
 def train(
@@ -81,6 +84,40 @@ def _train(recipe: Recipe, settings: Sequence[str], seed: int, starts: int, root
         found = evaluated(prepared(config, reporter), starts, reporter)
         result |= {"task": config.task.name, "model": config.model, "episodes": found}
         write(root / "evaluation.json", json.dumps(result, indent=1).encode())
+    return result
+
+
+def train_task(
+    settings: Sequence[str], *, seed: int = 0, starts: int = 8, root: Path | None = None
+) -> dict[str, Any]:
+    """Train a policy for any task, or continue such a training, confirm it from fresh starts and film it.
+
+    Args:
+        settings: As on the command line, such as `model=hopper.xml` and `instruction="hop forward"`. The reward is
+            the first program of the task, unless `reward=` names another one or a run directory.
+        seed, starts, root: As of `train`; the name in the folder is that of the task.
+
+    Returns:
+        What `evaluate` returns for the policy with `starts` trials, and its files. Raises UserError.
+    """
+    given = ["optimizer=ppo", *settings]
+    config, set_steps = compose(given), any(word.startswith(f"{STEPS}=") for word in settings)
+    if not isinstance(config.optimizer, PpoSettings):
+        raise UserError(f"optimizer={config.optimizer.name} trains nothing; give optimizer=ppo or optimizer=dynsyn")
+    steps = config.optimizer.ppo.env_steps if set_steps else _STEPS
+    recipe = Recipe(task_of(config).name, {}, (Stage("train", {STEPS: steps}),), {})
+    root = root or Path(f"runs/train/{recipe.name}/seed{seed}")
+    result = train(recipe, given, seed=seed, starts=0, root=root)
+    policy = {"policy": result["policy"]}
+    acting, reporter = [*recipe.evaluation(Path(result["policy"]), given), f"run_dir={root}"], Reporter()
+    if starts:
+        reporter.say(f"the policy runs from {starts} fresh starts")
+        result = run_and_film(prepared(compose([*acting, f"trials={starts}"]), reporter), _FRESH, reporter) | policy
+        write(root / "evaluation.json", json.dumps(result, indent=1).encode())
+    try:
+        result["onnx"] = [str(path) for path in export_policy(compose(acting), root / "policy.onnx")]
+    except UserError as error:  # the policy is kept
+        reporter.say(f"not written as ONNX: {error}")
     return result
 
 

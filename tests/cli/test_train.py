@@ -95,6 +95,24 @@ def test_stages_follow_one_another_and_are_not_repeated(recipe: Path, tmp_path: 
     assert "task.settings.forward_m was None, is 0.2" in mistake(train, *command, "+task.settings.forward_m=0.2")
 
 
+def test_policy_of_a_task_is_trained_confirmed_and_exported(tmp_path: Path, capfd, mistake: Mistake):
+    pytest.importorskip("onnx", reason="the extra export is not installed")
+    small = [line.strip().replace(": ", "=") for line in RECIPE.splitlines() if line.startswith("  optimizer.ppo")]
+    command = [f"+task={SUPPORT / 'tiny_task.py'}", "episode_s=0.2", *small, f"run_dir={tmp_path}", "starts=2"]
+    command += ["optimizer.ppo.env_steps=80", "films=false"]
+    assert train(command) == 0
+    out, err = capfd.readouterr()
+    result = json.loads(out.splitlines()[-1])
+    assert "stage 1 of 1: train, 80 control steps" in err
+    assert (result["n"], result["policy"]) == (2, str(tmp_path / "policy.npz"))
+    assert result["interval"][0] <= result["successes"] / 2 <= result["interval"][1]
+    assert all(Path(path).is_file() for path in (result["trajectory"], *result["onnx"]))
+    assert train(command) == 0
+    assert "stage 1 of 1" not in capfd.readouterr().err, "what is trained is not trained again"
+    assert "train needs a task or a recipe" in mistake(train)
+    assert "optimizer=mppi trains nothing" in mistake(train, *command[:1], "optimizer=mppi")
+
+
 @pytest.mark.slow
 def test_stages_of_edited_file_are_not_reused(recipe: Path, tmp_path: Path, mistake: Mistake):
     files = {name: tmp_path / name for name in ("still.py", "kick.py", "begin.npz", "leg.xml")}
