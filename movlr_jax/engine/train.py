@@ -31,14 +31,21 @@ from movlr_jax.engine.export import export_policy
 from movlr_jax.engine.resume import changes
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
+from movlr_jax.models.actuators import servos
 from movlr_jax.models.from_path import files_of, is_path
+from movlr_jax.models.motors import motors, of_joints
 from movlr_jax.storage.layout import POLICY
 from movlr_jax.storage.writing import locked
 from movlr_jax.storage.writing import write_atomically as write
+from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import measured
 
 _FRESH = 10_000  # first seed of the start states of an evaluation, far from those of trainings
 _STEPS = 1_000_000  # control steps of a training from a sentence
+# and how it begins, where a planner can show it
+_TAUGHT = {
+    "optimizer.ppo.action": "targets", "optimizer.ppo.teacher": "planner", "optimizer.ppo.teach_steps": 40_000,
+}  # fmt: skip
 
 
 def train(
@@ -92,6 +99,8 @@ def train_task(
 ) -> dict[str, Any]:
     """Train a policy for any task, or continue such a training, confirm it from fresh starts and film it.
 
+    Where a planner of joint targets can move the body, the policy first imitates it.
+
     Args:
         settings: As on the command line, such as `model=hopper.xml` and `instruction="hop forward"`. The reward is
             the first program of the task, unless `reward=` names another one or a run directory.
@@ -104,8 +113,12 @@ def train_task(
     config, set_steps = compose(given), any(word.startswith(f"{STEPS}=") for word in settings)
     if not isinstance(config.optimizer, PpoSettings):
         raise UserError(f"optimizer={config.optimizer.name} trains nothing; give optimizer=ppo or optimizer=dynsyn")
-    steps = config.optimizer.ppo.env_steps if set_steps else _STEPS
-    recipe = Recipe(task_of(config).name, {}, (Stage("train", {STEPS: steps}),), {})
+    steps, task = config.optimizer.ppo.env_steps if set_steps else _STEPS, task_of(config)
+    own = any(
+        word.startswith(tuple(f"optimizer.ppo.{name}=" for name in ("action", "teacher", "init"))) for word in given
+    )
+    begin = {} if own or not _plannable(task) else _TAUGHT
+    recipe = Recipe(task.name, begin, (Stage("train", {STEPS: steps}),), {})
     root = root or Path(f"runs/train/{recipe.name}/seed{seed}")
     result = train(recipe, given, seed=seed, starts=0, root=root)
     policy = {"policy": result["policy"]}
@@ -119,6 +132,12 @@ def train_task(
     except UserError as error:  # the policy is kept
         reporter.say(f"not written as ONNX: {error}")
     return result
+
+
+def _plannable(task: Task) -> bool:
+    """Whether a planner of joint targets can show a policy of this task what to do."""
+    model = task.model
+    return not task.course.holds_controls and bool((of_joints(model) & (servos(model) | motors(model))).all())
 
 
 class _Clock:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -17,15 +19,18 @@ from movlr_jax.biomech.world import up_of
 from movlr_jax.control.muscle_controllers import LAWS
 from movlr_jax.control.ppo.config import PdConfig
 from movlr_jax.control.ranges import control_ranges
+from movlr_jax.control.targets import JointTargets, joint_targets, posture_of, target_box
 from movlr_jax.errors import UserError
 from movlr_jax.models.actuators import servo_controls, servos
 from movlr_jax.models.derived import on_base
+from movlr_jax.models.motors import TargetSettings
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.state import Layout
-from movlr_jax.types import Array, Step
+from movlr_jax.types import Array, SimState, Step, Trajectory
 
 if TYPE_CHECKING:
     from movlr_jax.control.mpc.mpc2 import PostureSpace
+    from movlr_jax.tasks import Task
 
 Observe = Callable[[Step], jax.Array]  # observation [no] of one simulation
 _LEAST_REACH = 1e-3  # rad
@@ -60,6 +65,15 @@ class ActionSpace:
     targets: Targets | None = None  # if actions are target angles
     # [nu] controls that hold the start posture, of a `model` with other actuators than the task
     rest: np.ndarray | None = None
+    action: Callable[[jax.Array], jax.Array] | None = None  # controls [nu] -> action [size], where it is known
+    # of a `model` whose motors are servos: how their forces become the controls of the task
+    joints: JointTargets | None = None
+
+    def recorded(self, start: SimState, made: Trajectory) -> Trajectory:
+        """Return a trajectory from `start` with the controls of the task, and everything else as it is."""
+        if self.joints is None:
+            return made
+        return dataclasses.replace(self.joints.recorded(np, start, made), extras=made.extras)
 
 
 def observation(
@@ -136,6 +150,26 @@ def controls(model: mujoco.MjModel, rest: np.ndarray) -> ActionSpace:
     """Return the action space of plain controls: 0 maps to `rest` [nu], -1 and 1 to the ends of each range."""
     low, high = control_ranges(model)
     return ActionSpace(model, model.nu, _around(rest, rest - low, high - rest, low, high), {"action": "controls"})
+
+
+def planned(task: Task, settings: TargetSettings) -> ActionSpace:
+    """Return the action space of what a planner plans: joint targets around the posture of the start, where it can.
+
+    0 maps to the controls that hold the posture, -1 and 1 to the limits of plans.
+    """
+    targets, _ = joint_targets(settings, task, "auto")
+    model, resting = (targets.model, partial(targets.resting, task)) if targets else (task.model, task.resting)
+    posture = posture_of(task)
+    low, high, _ = target_box(model, posture, resting, settings.reach)
+    rest = np.clip(resting(posture), low, high)
+    down, up = np.maximum(rest - low, _LEAST_REACH), np.maximum(high - rest, _LEAST_REACH)
+
+    def inverse(controls: jax.Array) -> jax.Array:
+        off = controls - rest
+        return jnp.clip(off / jnp.where(off < 0, down, up), -1.0, 1.0)
+
+    around = _around(rest, down, up, low, high)
+    return ActionSpace(model, model.nu, around, {"action": "targets of plans"}, action=inverse, joints=targets)
 
 
 def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSpace:

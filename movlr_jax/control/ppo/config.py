@@ -14,8 +14,8 @@ from movlr_jax.errors import UserError
 
 OBSERVED = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
 OBSERVABLE = (*OBSERVED, "gait", "joints")
-ACTIONS = ("auto", "controls", "pd", "groups", "posture")
-REFERENCE = "reference"  # as a teacher
+ACTIONS = ("auto", "controls", "targets", "pd", "groups", "posture")
+REFERENCE, PLANNER = "reference", "planner"  # as teachers
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,9 @@ class PolicyConfig:
     """What a policy observes and commands, and its networks: what the file of a policy holds, too."""
 
     observe: tuple[str, ...] = setting(OBSERVED, f"any of {', '.join(OBSERVABLE)}", choices=OBSERVABLE)
-    action: str = setting("auto", "controls (auto), pd, groups or posture", choices=ACTIONS)
+    action: str = setting(
+        "auto", "controls (auto), targets (what a planner plans), pd, groups or posture", choices=ACTIONS
+    )
     joints: tuple[str, ...] = setting(
         (), "action=posture: commanded joints, the others are held at their start angles; empty: all planned joints"
     )
@@ -101,7 +103,8 @@ class GuidanceConfig:
     teacher: str = setting(
         "",
         "what the first policy imitates before the training: a policy file, as for init, whose observations may "
-        "differ, or `reference` for the recorded motion of the task (reference=...)",
+        "differ, `reference` for the recorded motion of the task (reference=...), or `planner` for what a planner "
+        "does under the same program (action=targets)",
     )
     teach_steps: int = setting(300_000, "control steps of imitation", least=1)
     assist: float = setting(
@@ -162,7 +165,7 @@ class PpoConfig:
     def files(self) -> dict[str, str | tuple[str, ...]]:
         """Return the names of the files that the settings give, by the name of the setting."""
         given = {"init": self.init, "teacher": self.guidance.teacher, "motions": self.guidance.motions}
-        return {f"ppo.{name}": file for name, file in given.items() if file not in ("", REFERENCE, ())}
+        return {f"ppo.{name}": file for name, file in given.items() if file not in ("", REFERENCE, PLANNER, ())}
 
     def check(self, where: str) -> None:
         """Raise UserError where a policy could not be trained with these settings."""

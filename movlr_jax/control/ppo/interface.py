@@ -11,6 +11,7 @@ from movlr_jax.control.ppo.dynsyn import checked_groups, find_groups, grouped
 from movlr_jax.control.ppo.observations import gait_view, joint_view
 from movlr_jax.control.settings import Mpc2Settings, PpoSettings
 from movlr_jax.errors import UserError
+from movlr_jax.models.motors import TargetSettings
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.simple import controls_text
@@ -33,6 +34,8 @@ def action_space(config: PpoSettings, task: Task, starts: Starts) -> spaces.Acti
     kind, policy = config.action, config.ppo.policy
     if kind == "pd":
         return spaces.pd(task.model, config.pd, starts[0][0])
+    if kind == "targets":
+        return spaces.planned(task, TargetSettings())
     if task.course.rest is None:
         rest = spaces.resting_controls(task.model, starts[0][0], starts[2].mean(axis=0))
     else:

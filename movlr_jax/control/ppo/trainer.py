@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +71,9 @@ class Segment:
 class FirstPolicy(Protocol):
     """Teaches a learner with random weights before the training."""
 
-    def __call__(self, ppo: PpoTrainer, learner: Learner, key: jax.Array) -> Learner: ...
+    per_program: ClassVar[bool]  # whether what is taught depends on the program
+
+    def __call__(self, ppo: PpoTrainer, learner: Learner, key: jax.Array, program: Any) -> Learner: ...
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ class PpoTrainer:
         begin_key, key = split(key, 2)
         recorder = CurveRecorder(programs, self.config.batch, self.physics.ctrl_dt)
         with Training(folder, programs, self.config, key) as training:
-            state = training.restored(self.begin(k, begin_key, teach=not training.begun), recorder)
+            state = training.restored(self.begin(k, begin_key, teach=not training.begun, programs=programs), recorder)
             if progress:
                 progress(recorder.batches, self.config.batches)
             told = time.monotonic()
@@ -187,7 +189,9 @@ class PpoTrainer:
                 save_policy(folder / f"policy_k{i:02d}.npz", one, self.config, self._acting)
         return TrainedControllers(self, state[0], recorder.curves)
 
-    def begin(self, k: int, key: jax.Array, teach: bool = True) -> tuple[Learner, Fleet]:
+    def begin(
+        self, k: int, key: jax.Array, teach: bool = True, programs: Sequence[RewardProgram] = ()
+    ) -> tuple[Learner, Fleet]:
         """Return K learners, with observation statistics of their first steps, and simulations at start states.
 
         They are equal; given the keys [R] of R trainings, learner k is that of key k % R if its weights are random.
@@ -198,7 +202,9 @@ class PpoTrainer:
         if self.config.init:
             each = [load_policy(self.config.init, each[0])]
         elif self.first is not None and teach:
-            each = [self.first(self, each[0], first_key[0] if key.ndim else first_key)]
+            first, one = self.first, first_key[0] if key.ndim else first_key
+            taught = programs if first.per_program else [None]
+            each = [first(self, each[i % len(each)], one, program) for i, program in enumerate(taught)]
         learners = jax.tree.map(lambda *x: np.stack([np.asarray(x[i % len(x)]) for i in range(k)]), *each)
         fleet = self.fleet(k * self.config.envs)
         if self.ages is not None:
@@ -239,7 +245,7 @@ class PpoTrainer:
             state = self.task.course.perturb(state, steps * self.physics.ctrl_dt)
         done = self.physics.rollout(state, policy or self.explore, params, steps=steps, key=key, candidates=k)
         # what a device holds stays there; the host gets small arrays [B, T]
-        done = self.physics.collect(done)
+        done = self.space.recorded(state, self.physics.collect(done))
         over = np.zeros(done.actions.shape[:2], bool)
         if self.task.course.over is not None:
             over = np.asarray(self.task.course.over(done.steps, fleet.initial))
@@ -374,7 +380,7 @@ class TrainedControllers:
         """Run K x E rows for `steps` control steps; candidate k owns rows k*E:(k+1)*E."""
         params = (self.learners.normalizer, self.learners.params.policy)
         loop = Loop(self.ppo.sim_physics, self.ppo.exploit, lambda state, keys: params, _EVERY, len(self.learning))
-        return play(loop, self.ppo.task, start, steps=steps, key=key)
+        return self.ppo.space.recorded(start, play(loop, self.ppo.task, start, steps=steps, key=key))
 
 
 def _restarted(ended: np.ndarray, fresh: Any, old: Any) -> Any:

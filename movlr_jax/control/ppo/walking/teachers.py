@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import mujoco
 import numpy as np
 
+from movlr_jax.control.build import build_planner
+from movlr_jax.control.optimizers import Mppi
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.actions import ActionSpace
-from movlr_jax.control.ppo.config import REFERENCE
+from movlr_jax.control.ppo.config import PLANNER, REFERENCE
 from movlr_jax.control.ppo.interface import observation
 from movlr_jax.control.ppo.policy_file import acting_settings, load_policy, other_actions, policy_settings
+from movlr_jax.control.ppo.trainer import FirstPolicy
 from movlr_jax.control.ppo.walking.anticipation import learned_targets
+from movlr_jax.control.ppo.walking.planned import PlannerTeacher
 from movlr_jax.control.ppo.walking.springs import assisted
 from movlr_jax.control.ppo.walking.symmetry import made_networks
 from movlr_jax.control.ppo.walking.teaching import Imitation, ReferenceTeacher, Teacher
@@ -30,14 +35,28 @@ _HUNG, _HELD, _HELD_DT = (0.5, 20.0, 0.005)
 
 def first_policy(
     optimizer: PpoSettings, task: Task, start: Step, space: ActionSpace, say: Callable[[str], object]
-) -> Imitation | None:
+) -> FirstPolicy | None:
     """Return what the first policy imitates by the settings, None for nothing. Raises UserError."""
     name, steps = optimizer.ppo.guidance.teacher, optimizer.ppo.guidance.teach_steps
     if not name:
         return None
+    if name == PLANNER:
+        return planner_teacher(optimizer, task, space, say)
     if name == REFERENCE:
         return Imitation(reference_teacher(optimizer, task, start, space, say), steps)
     return Imitation(_trained_teacher(optimizer, task, start, space, say), steps)
+
+
+def planner_teacher(
+    optimizer: PpoSettings, task: Task, space: ActionSpace, say: Callable[[str], object]
+) -> PlannerTeacher:
+    """Return the teacher that plans as `optimizer=mppi` does with its defaults. Raises UserError."""
+    if space.action is None:
+        raise UserError(f"{TEACHER}={PLANNER} teaches what plans command; give optimizer.ppo.action=targets, too")
+    dt, usual = optimizer.ctrl_dt, Mppi()
+    config = replace(usual, ctrl_dt=dt, sim_dt=optimizer.sim_dt, plan_dt=dt / np.ceil(dt / usual.plan_dt))
+    planner = build_planner(config, task, say=say)
+    return PlannerTeacher(planner, optimizer.ppo.guidance.teach_steps, optimizer.ppo.update.noise or 0.3)
 
 
 def _trained_teacher(
