@@ -215,6 +215,9 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
         ("person", "raise the right arm by 5 cm", {"right_shoulder_y": -0.6}, "right_arm_raised_m", 0.094, 0),
         ("person", "lower the right arm", {"right_shoulder_y": -3.0}, "right_arm_lowered_m", -1.0746, 0),
         ("person", "stand on the left leg", {"right_hip": -0.9, "right_knee": 1.2}, "right_foot_raised_m", 0.15, 1),
+        ("person", "keep the left arm level", {}, "left_arm_tilt_error_rad", QUARTER, 0),  # it hangs down
+        ("person", "keep the left arm level", {"left_shoulder_x": 1.4}, "left_arm_tilt_error_rad", QUARTER - 1.4, 1),
+        ("person", "keep the left thigh level", {"left_hip": -1.5}, "left_thigh_tilt_error_rad", QUARTER - 1.5, 1),
         ("cart", "keep the pole upright", {"hinge": 0.4}, "pole_tilt_error_rad", 0.4, 0),
     ],
 )

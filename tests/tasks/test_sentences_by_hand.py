@@ -61,6 +61,8 @@ def facts(clause: Clause) -> dict[str, Any]:
         found |= {"rad": given["angle"]}
     if clause.row is c.untouched:
         found |= {"clause": "never", "what": "near", "at": given["thing"].words}
+    if clause.row is c.pointed:
+        found["limb"] = given["axis"] is None
     if clause.row is c.never:
         found = facts(given["what"]) | {"clause": "never", "what": given["what"].row.__name__}
     if clause.row is c.squat:

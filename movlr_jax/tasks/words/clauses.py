@@ -457,7 +457,7 @@ def pointed(
 ) -> Measure:
     """Angle in rad between a direction in the world, or that to another part, and a limb or an axis of a body.
 
-    axis: [3], in the frame of the body; None for a limb.
+    axis: [3], in the frame of the body; None for a limb, which is level by its angle to the horizontal.
     """
     name = f"{part.name}_{word.replace(' ', '_')}"
     if axis is None:  # from where the limb begins to its end
@@ -467,12 +467,13 @@ def pointed(
         limb, size = f"(state.rot({quoted(part.place)}) @ {array_of(axis)})", ""
     there = f"({at.text()} - state.pos({quoted(part.base)}))" if at else ""
     reached = f"jnp.dot({limb}, {there}) / (jnp.linalg.norm({there}) + 1e-6)" if at else along(limb, way)
-    off = f"jnp.arccos(jnp.clip({f'{reached} / {size}' if size else reached}, -1.0, 1.0))"
+    cosine, level = f"jnp.clip({f'{reached} / {size}' if size else reached}, -1.0, 1.0)", word == "level" and not axis
+    off = f"jnp.abs(jnp.arcsin({cosine}))" if level else f"jnp.arccos({cosine})"
     return Measure(
         f"{part.words} {word}",
         f"{part.name}_{'tilt' if word in ('upright', 'level') else 'direction'}_error_rad", off,
         Goal(high=OFF, scale=0.5),
-        (Term(name, "part", 10.0, error(off)) if axis else Term(name, "part", 20.0, reached),),
+        (Term(name, "part", 10.0, error(off)) if axis or level else Term(name, "part", 20.0, reached),),
         changes=part.name, parts=(part, at) if at else (part,),
     )  # fmt: skip
 

@@ -132,6 +132,7 @@ class Scene:
     def others(self, words: Sequence[str], part: Part, side: str = "") -> list[Part]:
         """Return all parts that words in the singular can mean, if they do not tell which of several; else none."""
         one = {"one", "both", "all"} & {*words} or words[-1].endswith("s") or side in part.words.split()
+        one = one or words[-1].isdigit()
         if not one and self.other_hands(words):
             return [replace(part, words=other) for other in self.other_hands(words)]
         alike = [] if one else self.known(["both", *words])
@@ -451,6 +452,18 @@ class Scene:
     def vertical(self, part: Part) -> Vector:
         """Return the axis [3] in the frame of a body that is vertical at the start."""
         return floats(np.asarray(self.of.up) @ self.rot(part.place))
+
+    def flat(self, part: Part) -> Vector | None:
+        """Return the axis [3] of a body, in its frame, that is vertical where it is level; None for a limb.
+
+        A limb is long and not level at the start, as an arm that hangs down. Other bodies are level as they start.
+        """
+        away = part.now(self.data) - self.data.body(part.base).xpos
+        length, rises = float(np.linalg.norm(away)), abs(float(away @ np.asarray(self.of.up)))
+        if length < _MIDDLE or rises < 0.5 * length:
+            return self.vertical(part)
+        spans = [self.extends(part, way) + self.extends(part, -way) for way in np.linalg.svd(away[None])[2]]
+        return None if part.base != part.place or spans[0] > 2 * max(spans[1:]) else self.vertical(part)
 
     def aside(self, part: Part) -> np.ndarray:
         """Return the direction [3] away from the trunk, in the world frame."""

@@ -42,7 +42,7 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
     if word in _LEVEL:
         free = [part for part in free if part.offset is not None]
         return [
-            ctx.clause(c.pointed, part=part, way=scene.of.up, word="level", axis=scene.vertical(part))
+            ctx.clause(c.pointed, part=part, way=scene.of.up, word="level", axis=scene.flat(part))
             for part in free
         ]
     if word in _HIGH or word in _LOWERED:
