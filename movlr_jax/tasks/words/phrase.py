@@ -20,8 +20,8 @@ T = TypeVar("T")
 Tree = Any  # of lark; its children are trees and tokens
 WAYS = {"forward": (1, 0, 0), "ahead": (1, 0, 0), "back": (-1, 0, 0), "left": (0, 1, 0), "right": (0, -1, 0),
          "up": (0, 0, 1), "down": (0, 0, -1)}  # fmt: skip
-_NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
-            "ten": 10, "half": 0.5}  # fmt: skip
+NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+           "ten": 10, "half": 0.5}  # fmt: skip
 _UNITS = {
     "cm": 0.01,
     "cen": 0.01,
@@ -94,7 +94,7 @@ class Phrase:
         if slot is None:
             return None
         token = next(t for t in slot.children if t.type == "NUMBER")
-        number = float(_NUMBERS.get(str(token), 0) or float(token))
+        number = float(NUMBERS.get(str(token), 0) or float(token))
         if number <= 0 and not signed:
             why = "must be more than 0; say the direction in words"
             raise NotRead(str(token), why, span(slot, self.text)[1])
@@ -107,7 +107,7 @@ class Phrase:
         slot = self.has(*kinds)
         return slot is not None and any(str(token).startswith("-") for token in slot.children)
 
-    def times(self) -> int | None:
+    def times(self) -> float | None:
         slot = self.has("times")
         word = str(slot.children[0]) if slot else ""
         if word == "again":
@@ -115,7 +115,13 @@ class Phrase:
         if word in _TIMES:
             self.one("times")
             return _TIMES[word]
-        times = self.number("times")
+        return self.number("times")
+
+    def count(self) -> int | None:
+        """Take how often something is done, which must be a whole number."""
+        slot, times = self.has("times"), self.times()
+        if slot and times and times % 1:
+            raise self.unread(slot, "is no whole number")
         return None if times is None else int(times)
 
     def ways(self, keep: bool = False) -> list[str]:

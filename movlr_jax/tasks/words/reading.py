@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from lark.visitors import CollapseAmbiguities
 
 from movlr_jax.errors import UserError
 from movlr_jax.tasks.words.interpreter import meaning
-from movlr_jax.tasks.words.phrase import NotRead
+from movlr_jax.tasks.words.phrase import NUMBERS, NotRead
 from movlr_jax.tasks.words.scene import Scene, plain
 from movlr_jax.tasks.words.sentence import MOST_PHASES, Sentence
 
@@ -28,6 +28,34 @@ _MOST_PARSES = 64
 _MOST_UNREAD = 8
 _NUMBER = r"-?[\d.]+|[+-]?[xyz]"
 _ARTICLES = "the|a|an|its|your|his|her|their"
+_NUMBERS = "\\d[\\d.]*|" + "|".join(NUMBERS)
+_UNITS = "met(?:er|re)s?|m|cm|centimet(?:er|re)s?|seconds?|s|degrees?|revolutions?|times|inch(?:es)?"
+# what is said in other words: a pattern -> the same in the words of the grammar
+_SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"[.!]+\s*$", ""),
+    (r"°", " degrees"),
+    (r"(?<=\w)'s (?=\w)", " "),  # the finger's first joint
+    (r"'", ""),
+    (r"^after (?!that\b)([^,]+), (?!then\b)([^,]+)$", r"\1, then \2"),
+    (r"^before (?:you )?([^,]+), ([^,]+)$", r"\2, then \1"),
+    (r"^(?!.*\bthen\b)([^,;.]+),? after (\w+ing\b[^,;.]+)$", r"\2, then \1"),
+    (r",? before (?=\w+ing\b)", ", then "),
+    (r"\b(?:and )?only (then|after that)\b", r"\1"),
+    (r"\b(met(?:er|re)s?|m) (?:per|a|an) (?:second|s)\b", "m/s"),
+    (r"\b(centimet(?:er|re)s?|cm) (?:per|a) (?:second|s)\b", "cm/s"),
+    (rf"\b({_NUMBERS}) (?:full |whole |complete )?(?:turns|rotations)\b", r"\1 revolutions"),
+    (rf"\b(?:an?|one|1) ({_UNITS}) and a half\b", r"1.5 \1"),
+    (rf"\b({_NUMBERS}) and a half (?={_UNITS})\b", lambda found: f"{NUMBERS.get(found[1].lower()) or found[1]}.5 "),
+    (r"(?<!half )\ban? (?=(?:centi)?met(?:er|re)\b)", "1 "),
+    (r"\b(for|in|within|over) a (?=second\b)", r"\1 1 "),
+    (r"\bminus (?=\d)", "-"),
+    (r"(?<=\d) ?(?:feet|foot)\b", " ft"),
+    (r"\b(counter|anti)-(clockwise)", r"\1\2"),
+    (r"(?<=\d)-?(?=(?:m|cm|mm|s|deg|degrees?|rad|km/h|m/s)\b)", " "),
+    (r"(?<=\d)-(?=degree)|(?<=[a-z])-(?=[a-z]{3})", " "),
+    (r"\bhalf way\b", "halfway"),
+    (r"\bhalfway (around|round)\b", "half a turn"),
+)
 _JOIN = "and|then|while|with|without"
 _EXAMPLES = (
     "walk forward", "walk forward 2 m", "walk backward", "walk left", "run forward", "turn left by 90 degrees",
@@ -143,13 +171,9 @@ def _parser(nouns: tuple[str, ...]) -> lark.Lark:
 
 def normalised(text: str, known: set[str]) -> str:
     """Return a text in lower case, with units apart from their numbers and words in the form that the grammar has."""
-    text = re.sub(r"[.!]+\s*$", "", text.replace("’", "'"))
-    text = text.replace("°", " degrees").replace("'", "")
-    text = re.sub(r"\b(met(?:er|re)s?|m) (?:per|a|an) (?:second|s)\b", "m/s", text, flags=re.I)
-    text = re.sub(r"(?<=\d) ?(?:feet|foot)\b", " ft", text, flags=re.I)
-    text = re.sub(r"\b(counter|anti)-(clockwise)", r"\1\2", text, flags=re.I)
-    text = re.sub(r"(?<=\d)-?(?=(?:m|cm|mm|s|deg|degrees?|rad|km/h|m/s)\b)", " ", text)
-    text = re.sub(r"(?<=\d)-(?=degree)|(?<=[a-z])-(?=[a-z]{3})", " ", text, flags=re.I)
+    text = text.replace("’", "'")
+    for said, same in _SAME:
+        text = re.sub(said, same, text, flags=re.I)
     words: list[str] = []
     for piece in re.findall(r"[,;]|\.(?!\d)|[^\s,;]+?(?=[,;]|\.(?:\s|$)|\s|$)", text):
         number = re.fullmatch(_NUMBER, piece)

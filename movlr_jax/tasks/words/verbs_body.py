@@ -167,7 +167,7 @@ def _turn(ctx: Context, phrase: Phrase) -> list[Clause]:
     by_part = part and not (spins and part in ("around", "round"))
     angle = _PART_TURNS[part] if by_part else phrase.number("angle")
     sign, times = _side(phrase, phrase.ways()), phrase.times()
-    if not part and phrase.verb in ("make", "twist"):
+    if angle is None and not part and phrase.verb in ("make", "twist"):
         raise phrase.no("needs what to make, as in make half a turn")
     if times and angle is None and not spins:
         why = "does not say by how much; give the angle, or say spin"
@@ -216,7 +216,7 @@ def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 def _jump(ctx: Context, phrase: Phrase) -> list[Clause]:
     here = _here(ctx, phrase)
-    times, ways = phrase.times(), {*phrase.ways(keep=True)} - {"up"}
+    times, ways = phrase.count(), {*phrase.ways(keep=True)} - {"up"}
     ctx.must_rise(phrase, "leave the ground")
     if "down" in ways:
         raise NotRead("down", f"does not go with {phrase.verb!r}")

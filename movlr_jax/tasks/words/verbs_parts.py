@@ -89,7 +89,7 @@ def _point(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 
 def _wave(ctx: Context, phrase: Phrase) -> list[Clause]:
-    scene, times = ctx.scene, phrase.times()
+    scene, times = ctx.scene, phrase.count()
     parts = ctx.things(phrase) or ctx.tools(phrase) or scene.known(["hand"], "right")
     if not parts:
         why = "needs a hand, and no body of this model is named so; name a part, as in wave the arm"
