@@ -218,6 +218,9 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
         ("person", "keep the left arm level", {}, "left_arm_tilt_error_rad", QUARTER, 0),  # it hangs down
         ("person", "keep the left arm level", {"left_shoulder_x": 1.4}, "left_arm_tilt_error_rad", QUARTER - 1.4, 1),
         ("person", "keep the left thigh level", {"left_hip": -1.5}, "left_thigh_tilt_error_rad", QUARTER - 1.5, 1),
+        ("person", "keep the left arm still", {"left_elbow": -0.1}, "left_arm_still_error_rad", 0.1, 1),
+        ("person", "do not move the left arm", {"left_elbow": -0.5}, "left_arm_still_error_rad", 0.5, 0),
+        ("person", "do not move the left arm", {"right_elbow": -0.5}, "left_arm_still_error_rad", 0.0, 1),
         ("cart", "keep the pole upright", {"hinge": 0.4}, "pole_tilt_error_rad", 0.4, 0),
     ],
 )

@@ -447,6 +447,17 @@ def joint(
     )  # fmt: skip
 
 
+def still(of: Subject, words: str, joints: tuple[str, ...]) -> Measure:
+    """Greatest angle in rad by which one of several hinges has moved."""
+    moved = (f"state.q({quoted(name)}) - state.initial.q({quoted(name)})" for name in joints)
+    name, most = identifier(words), f"jnp.max(jnp.abs(jnp.array([{', '.join(moved)}])))"
+    return Measure(
+        f"{words} still", f"{name}_still_error_rad", most,
+        Goal(high=0.2, scale=0.2), (Term(f"{name}_still", "joint", 10.0, error(most)),),
+        kind="joint", counts="worst",
+    )  # fmt: skip
+
+
 def pointed(
     of: Subject,
     part: Part,
@@ -707,6 +718,7 @@ TABLE: dict[str, Callable[..., Measure]] = {
     "PART_raised_m or PART_lowered_m": raised,
     "PART_bent_rad, PART_straightened_rad or PART_angle_rad": bent,
     "JOINT_turned_rad, JOINT_moved_m, JOINT_at_rad or JOINT_at_m": joint,
+    "PART_still_error_rad": still,
     "PART_direction_error_rad or PART_tilt_error_rad": pointed,
     "PART_to_OTHER_error_m, PART_to_OTHER_distance_m or PART_to_OTHER_gap_m": near,
     "PART_on_OTHER_error_m, PART_above_OTHER_error_m or PART_below_OTHER_error_m": over,

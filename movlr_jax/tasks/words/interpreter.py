@@ -16,12 +16,12 @@ from movlr_jax.tasks.words.scene import Scene, floats
 from movlr_jax.tasks.words.sentence import Sentence
 from movlr_jax.tasks.words.verbs_body import BODY_VERBS
 from movlr_jax.tasks.words.verbs_objects import OBJECT_VERBS
-from movlr_jax.tasks.words.verbs_parts import PART_VERBS, posture
+from movlr_jax.tasks.words.verbs_parts import PART_VERBS, in_place, posture
 
 _VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {**BODY_VERBS, **PART_VERBS, **OBJECT_VERBS}
 # verbs that may be left out the next time: "raise the left arm and the right foot"
 _GOES_ON = ("TRAVEL", "TURN", "STEP", "RAISE", "LOWER", "BEND", "STRAIGHTEN", "WAVE", "TOUCH", "POINT", "KEEP",
-            "JUMP", "CLOSE", "OPEN", "LEAN", "PUT")  # fmt: skip
+            "JUMP", "CLOSE", "OPEN", "LEAN", "PUT", "MOVE", "PUSH")  # fmt: skip
 _MAY_SAY_NOTHING = ("STAY", "KEEP", "STAND")
 _NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.over, c.joint, c.squat, c.leaned)
 _AMOUNTS, _AMOUNT_SLOTS = (
@@ -159,6 +159,7 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
             word = clause["word"] if clause.row in _SAYS_WORD else str(ctx.verb)
             word = c.side(clause["sign"]) if clause.row is c.turn else word
             word = clause["part"].words if clause.row is c.raised else word
+            word = clause["word"].split()[-1] if clause.row is c.shifted else word
             why = f"contradicts {before.measure.text!r} at the same time; say which is first, with 'then'"
             raise NotRead(word, why, len(ctx.text))
     kept = {clause["thing"] for clause in phase if clause.row is c.untouched}
@@ -234,6 +235,8 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
             raise NotRead(ctx.span(tree), "has no verb", span(tree, ctx.text)[1])
         if ctx.verb.type == "PUT" and len(children) < 2:
             raise NotRead(ctx.span(tree), "is a second place, or has none", span(tree, ctx.text)[1])
+        if ctx.thing is not None and not any(child.data == "thing" for child in children):
+            children = [ctx.thing, *children]  # "rotate joint1 by 30 degrees, then by 10 degrees"
     elif isinstance(children[0], lark.Tree):
         return posture(ctx, children[0])
     else:
@@ -241,6 +244,9 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     verb = ctx.verb
     assert verb is not None
     slots = [slot for slot in children if isinstance(slot, lark.Tree)]
+    ctx.thing = next((slot for slot in slots if slot.data == "thing"), None)
+    if negated and verb.type == "MOVE" and [slot.data for slot in slots] == ["thing"]:  # "do not move the arms"
+        return in_place(ctx, Phrase(ctx.text, str(verb), slots))
     if negated and {slot.data for slot in slots} & {*_AMOUNT_SLOTS}:
         raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     sided = any(slot.data == "direction" for slot in slots)

@@ -169,6 +169,7 @@ class Context:
     scene: Scene
     text: str
     verb: lark.Token | None = None
+    thing: Tree | None = None  # that the last verb acts on
     last: list[Part] = field(default_factory=list)  # that "it" means
     it: list[list[str]] = field(default_factory=list)  # words of the joints or fingers that "it" means
     at: dict[str, float | None] = field(default_factory=dict)  # joint -> value after the clauses before, if known

@@ -53,6 +53,12 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b(counter|anti)-(clockwise)", r"\1\2"),
     (r"(?<=\d)-?(?=(?:m|cm|mm|s|deg|degrees?|rad|km/h|m/s)\b)", " "),
     (r"(?<=\d)-(?=degree)|(?<=[a-z])-(?=[a-z]{3})", " "),
+    (r"\bparallel to the (?:floor|ground)\b", "level"),
+    (r"\b(?:where|as) (?:it is|it was|they are|they were|you are)\b", "in place"),
+    (r"\b(to )?where (?:you|it) (?:started|began)\b", "to the start"),
+    (r"\bback (?=to -?\d)", ""),
+    (r"\b(put|set|place|lower|bring|carry|walk|go|fly)\b([^,;.]*?) back (?=(?:down|on(?:to)?|to the (?!left|right|side))\b)",
+     r"\1\2 "),
     (r"\bhalf way\b", "halfway"),
     (r"\bhalfway (around|round)\b", "half a turn"),
 )

@@ -430,6 +430,13 @@ class Scene:
         low, high = self.model.joint(joint).range if self.model.joint(joint).limited[0] else (-np.inf, np.inf)
         return float(low), float(high), float(self.data.joint(joint).qpos[0])
 
+    def moving(self, part: Part) -> tuple[str, ...]:
+        """Return the hinges that move a part relative to what carries the body."""
+        model = self.model
+        base = above(model, model.body(self.root).id) if self.rises else []
+        bodies = {*above(model, self.body_of(part))} - {*base}
+        return tuple(j for j in self.joints if int(model.joint(j).bodyid[0]) in bodies and not self.slides(j))
+
     def axis(self, part: Part) -> Vector | None:
         """Return the axis [3] of a body that points where the body does, in its frame; None for a limb or a site."""
         if part.offset is None or part.place != part.base:

@@ -100,6 +100,20 @@ def upright(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
     return [pointed(ctx, part, np.asarray(ctx.scene.of.up), "upright") for part in free]
 
 
+def in_place(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
+    """Return that objects do not move, and that no joint moves a part of the body."""
+    made, scene = list[Clause](), ctx.scene
+    for part in parts:
+        joints = scene.moving(part)
+        if not scene.own(part):
+            made += [ctx.clause(c.never, what=ctx.clause(c.shifted, part=ctx.movable(part))), *as_high(ctx, [part])]
+        elif part.place == scene.root or not joints:
+            raise NotRead(part.words, "has no joints that can be kept still")
+        else:
+            made.append(ctx.clause(c.still, words=part.words, joints=joints))
+    return made
+
+
 def raised(ctx: Context, part: Part, sign: int = 1, amount: float | None = None) -> Clause:
     """Return that a part goes up or down; an arm or hand without an amount by a share of what it can rise."""
     scene, least = ctx.scene, c.LENGTH
@@ -137,6 +151,9 @@ def bends(ctx: Context, parts: Sequence[Part], phrase: Phrase, sign: int) -> lis
 
 
 def joint(ctx: Context, phrase: Phrase, joints: Sequence[str], sign: int = 1) -> list[Clause]:
+    if phrase.take("start_place"):
+        phrase.only("back", "goes back to the start")
+        return [moved(ctx, name, 1, None, ctx.scene.reach(name)[2]) for name in joints]
     by, to = phrase.number("angle", signed=True), phrase.number("angle_to", signed=True)
     length = phrase.number("distance", signed=True)
     for name in joints:

@@ -77,9 +77,9 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     things = ctx.things(phrase, f"what to {verb}, as in {verb} the cube" + " on the plate" * (verb in _PUTS))
     if verb in _PUTS and not phrase.has("place", "direction"):
         raise phrase.no("needs where to put it, as in put the cube on the plate")
-    if verb in _PUTS and not phrase.has("place", "distance") and "down" in phrase.ways(keep=True):
-        raise NotRead("down", f"does not say where to {verb} it; say on what, or lower it by 10 cm")
     objects = not any(map(ctx.scene.own, things))
+    if objects and verb in _PUTS and not phrase.has("place", "distance") and "down" in phrase.ways(keep=True):
+        raise NotRead("down", f"does not say where to {verb} it; say on what, or lower it by 10 cm")
     if phrase.has("place"):
         ways, data = phrase.ways(), ctx.scene.data
         there = moved_to(ctx, phrase, things) if objects else placed(ctx, phrase, free_of(ctx, things, verb))

@@ -110,6 +110,10 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return that parts or objects stay in a state, at a place, or in the hand."""
     if made := st.fingers_in_state(ctx, phrase):
         return made
+    if angle := phrase.has("angle_to"):
+        return _kept_bent(ctx, phrase, angle)
+    if phrase.has("here") or [str(slot.children[-1]) for slot in phrase.left if slot.data == "state"] == ["still"]:
+        return in_place(ctx, phrase)
     if not phrase.has("state", "place", "direction", "path", "extent") and ctx.it and (joints := ctx.joints(phrase)):
         return [ctx.clause(c.never, what=ctx.clause(c.joint, name=joint)) for joint in joints] * ctx.begins
     before, states = list(ctx.last), phrase.words("state")
@@ -122,15 +126,34 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise phrase.unread(place)
     if at := st.placed(ctx, phrase, things):
         return at
-    phrase.take("here")
     states += phrase.ways() + [ctx.span(slot) for slot in phrase.take("path")]
     if not states and before == things:  # "... and hold it there"
         return st.as_high(ctx, things) * ctx.begins
-    if states and states != ["still"]:
+    if states:
         return [clause for state in states for clause in st.in_state(ctx, things, state)]
     if any(map(ctx.scene.own, things)):
         raise NotRead(things[0].words, "is held in no way that is understood; say up, level, bent, ...")
     return approach(ctx, phrase, things, must=True)
+
+
+def in_place(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return that joints, parts or objects do not move; an object that is held still is in the hand."""
+    here = phrase.take("here") or phrase.verb in ("leave", "move")
+    phrase.take("state")
+    if joints := ctx.joints(phrase):
+        return [ctx.clause(c.still, words=f"joint {name}", joints=(name,)) for name in joints]
+    things = ctx.things(phrase)
+    held = not here and not any(map(ctx.scene.own, things))
+    return approach(ctx, phrase, things, must=True) if held else st.in_place(ctx, things)
+
+
+def _kept_bent(ctx: Context, phrase: Phrase, angle: Tree) -> list[Clause]:
+    """Return that a joint is kept at an angle, or a limb bent at one."""
+    states = phrase.words("state")
+    said = [words[-1] for slot in phrase.left if slot.data == "thing" for words in ctx.said(slot.children[0])]
+    if not {*states} <= {*st.BENT} or (not states and {*said} & {*HINGES}):
+        raise phrase.unread(angle)
+    return _bend(ctx, phrase)
 
 
 def posture(ctx: Context, tree: Tree) -> list[Clause]:
