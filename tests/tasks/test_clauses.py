@@ -275,6 +275,12 @@ def test_hand_measure_of_made_motion(words: str, angles: dict[str, float], metri
         ("open the gripper", 0.04, 0.0, 1.0, 0),
         ("close the gripper", 0.004, 0.002, 0.9, 1),
         ("close the gripper", 0.03, 0.0, 0.25, 0),
+        ("open the gripper halfway", 0.02, 0.018, 0.55, 1),
+        ("open the gripper halfway", 0.02, 0.04, 0.0, 0),
+        ("close the gripper halfway", 0.04, 0.018, 0.0, 0),
+        ("fully open the gripper", 0.04, 0.038, 0.05, 1),
+        ("fully open the gripper", 0.04, 0.035, 0.125, 0),
+        ("close the gripper all the way", 0.006, 0.0, 0.85, 0),
     ],
 )
 def test_gripper_measure_of_made_motion(words: str, left: float, right: float, value: float, success: int):

@@ -56,7 +56,7 @@ def facts(clause: Clause) -> dict[str, Any]:
     if clause.row is c.still:
         found["still"] = given["words"]
     if clause.row is c.closed:
-        found |= {"fingers": given["words"], "open": given["opens"]}
+        found |= {"fingers": given["words"], "open": given["opens"], "share": given["share"]}
     if clause.row is c.above:
         found |= {"over": given["other"].words}
     if clause.row is c.leaned:

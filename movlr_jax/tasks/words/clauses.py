@@ -611,7 +611,13 @@ def leaned(
     )  # fmt: skip
 
 
-def closed(of: Subject, words: str, joints: tuple[tuple[str, float, float], ...], opens: bool = False) -> Measure:
+def closed(
+    of: Subject,
+    words: str,
+    joints: tuple[tuple[str, float, float], ...],
+    opens: bool = False,
+    share: float | None = None,  # how far of its way it opens or closes; None: it counts as open or closed
+) -> Measure:
     """Least share of their way to a fist that joints of fingers have bent, or jaws have closed; greatest if open.
 
     joints: name, and values in rad or m where the finger is straight, or the jaw open, and where it is closed.
@@ -619,10 +625,16 @@ def closed(of: Subject, words: str, joints: tuple[tuple[str, float, float], ...]
     shares = [f"(state.q({quoted(name)}) - {a:.4g}) / {b - a:.4g}" for name, a, b in joints]
     name, every = identifier(words), f"jnp.array([{', '.join(shares)}])"
     end = "closed" if not opens else "open" if words.endswith(("hand", "gripper")) else "straight"
+    wanted = float(not opens) if share is None else 1.0 - share if opens else share
+    low, high = (SHARE, 1.0 - SHARE) if share else (OPEN, CLOSED)
+    half = 0.0 < wanted < 1.0
+    goal = Goal(high=low, scale=1.0) if opens else Goal(high, best=1.0, scale=1.0)
+    worst = f"[jnp.argmax(jnp.abs({every} - {wanted:g}))]"
     return Measure(
-        f"{words} {end}", f"{name}_closed_fraction", f"{'jnp.max' if opens else 'jnp.min'}({every})",
-        Goal(high=OPEN, scale=1.0) if opens else Goal(CLOSED, best=1.0, scale=1.0),
-        (Term(f"{name}_closed", "joint", 20.0, f"-jnp.mean(jnp.abs({every} - {float(not opens)}))"),),
+        f"{words} {'halfway ' if half else 'fully ' * bool(share)}{end}", f"{name}_closed_fraction",
+        f"{every}{worst}" if half else f"{'jnp.max' if opens else 'jnp.min'}({every})",
+        Goal(wanted - SHARE, wanted + SHARE, scale=1.0) if half else goal,
+        (Term(f"{name}_closed", "joint", 20.0, f"-jnp.mean(jnp.abs({every} - {wanted}))"),),
         kind="joint", changes=name,
     )  # fmt: skip
 

@@ -228,6 +228,8 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     children = list(tree.children)
     negated = isinstance(children[0], lark.Token) and children[0].type in ("NOT", "WITHOUT")
     children = children[1:] if negated else children
+    while isinstance(children[0], lark.Tree) and children[0].data in ("tempo", "share") and len(children) > 1:
+        children.append(children.pop(0))  # "slowly turn left"
     if tree.data == "elided":
         if ctx.verb is None and [child.data for child in children[:1]] == ["thing"] and _is_posture(children[1:]):
             return posture(ctx, lark.Tree("posture", [children[0].children[0], children[1]]))

@@ -117,6 +117,11 @@ class Phrase:
             return _TIMES[word]
         return self.number("times")
 
+    def share(self) -> float | None:
+        """Take how far of its way something goes: 1 is all of it."""
+        slot = self.one("share")
+        return None if slot is None else 0.5 if slot.children[0] == "halfway" else 1.0
+
     def count(self) -> int | None:
         """Take how often something is done, which must be a whole number."""
         slot, times = self.has("times"), self.times()

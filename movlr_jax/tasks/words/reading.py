@@ -59,7 +59,9 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bback (?=to -?\d)", ""),
     (r"\b(put|set|place|lower|bring|carry|walk|go|fly)\b([^,;.]*?) back (?=(?:down|on(?:to)?|to the (?!left|right|side))\b)",
      r"\1\2 "),
-    (r"\bhalf way\b", "halfway"),
+    (r"\bhalf way\b|\bhalf (?=open|close)", "halfway "),
+    (r"\ball the way (?=to\b|back\b)", ""),
+    (r"\ball the way (around|round)\b", "a full turn"),
     (r"\bhalfway (around|round)\b", "half a turn"),
 )
 _JOIN = "and|then|while|with|without"

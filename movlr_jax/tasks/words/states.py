@@ -57,13 +57,15 @@ def fingers_in_state(ctx: Context, phrase: Phrase) -> list[Clause]:
     states = [str(slot.children[0]) for slot in phrase.left if slot.data == "state"]
     fingers = ctx.fingers(phrase) if len(states) == 1 and states[0] in (*_OPEN, *_CLOSED) else []
     phrase.take(*(["state"] if fingers else []))
-    return [closed(ctx, of, opens=states[0] in _OPEN) for of in fingers]
+    share = phrase.share() if fingers else None
+    return [closed(ctx, of, opens=states[0] in _OPEN, share=share) for of in fingers]
 
 
-def closed(ctx: Context, of: Fingers, opens: bool = False) -> Clause:
+def closed(ctx: Context, of: Fingers, opens: bool = False, share: float | None = None) -> Clause:
     """Return that fingers or jaws are open or closed; an open hand has its thumb out."""
     digits = of.hand.digits if opens and of.digits == of.hand.fingers else of.digits
-    return ctx.clause(c.closed, words=of.words, joints=replace(of, digits=digits).joints, opens=opens)
+    joints = replace(of, digits=digits).joints
+    return ctx.clause(c.closed, words=of.words, joints=joints, opens=opens, share=share)
 
 
 def points(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
@@ -146,6 +148,11 @@ def bent(
 
 
 def bends(ctx: Context, parts: Sequence[Part], phrase: Phrase, sign: int) -> list[Clause]:
+    if share := phrase.share():
+        far = [ctx.scene.bending(part, *at)[:2] if (at := ctx.scene.bends(part)) else (0.0, 0.0) for part in parts]
+        share = share if sign > 0 else 1.0 - share
+        to = [float(np.interp(share, (0.0, 1.0), ends)) for ends in far]
+        return [clause for part, at in zip(parts, to, strict=True) for clause in bent(ctx, [part], 1, to=round(at, 3))]
     by, to = phrase.number("angle"), phrase.number("angle_to")
     return bent(ctx, parts, sign, by, 0.0 if sign < 0 and by is to else to)
 

@@ -37,9 +37,9 @@ def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         ctx.last = [part for parts in hinges for part in parts]
         return st.bends(ctx, ctx.last, phrase, sign)
     if fingers := ctx.fingers(phrase):
-        by = phrase.number("angle")
-        if sign < 0 and by is None:
-            return [st.closed(ctx, of, opens=True) for of in fingers]
+        by, share = phrase.number("angle"), phrase.share()
+        if share or (sign < 0 and by is None):
+            return [st.closed(ctx, of, opens=sign < 0, share=share) for of in fingers]
         joints = [joint for of in fingers for joint in of.joints]
         return [st.moved(ctx, name, sign if b > a else -sign, by) for name, a, b in joints]
     if sign > 0 and phrase.has("direction"):
@@ -177,7 +177,8 @@ def _close(ctx: Context, phrase: Phrase, opens: bool = False) -> list[Clause]:
         things = ctx.things(phrase)
         why = "needs a hand with fingers" if fists else f"needs a hand or gripper, as in {phrase.verb} the hand"
         raise NotRead(things[0].words, "does not open or close") if things else phrase.no(why)
-    return [st.closed(ctx, of, opens) for of in fingers]
+    share = phrase.share()
+    return [st.closed(ctx, of, opens, share) for of in fingers]
 
 
 def lean(ctx: Context, phrase: Phrase) -> list[Clause]:
