@@ -187,6 +187,12 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
         ("arm", "flex the elbow to 90 degrees", {"elbow": -QUARTER}, "elbow_angle_rad", QUARTER, 1),
         ("arm", "flex the elbow to 90 degrees", {"elbow": -2.0}, "elbow_angle_rad", 2.0, 0),
         ("arm", "bend the elbow by 30 degrees", {"elbow": -np.deg2rad(30)}, "elbow_bent_rad", np.deg2rad(30), 1),
+        # it takes 1 s, and is within 5 degrees after 42 steps
+        ("arm", "bend the elbow by 30 degrees over 1 s", {"elbow": -np.deg2rad(30)}, "took_s", 0.84, 1),
+        ("arm", "bend the elbow by 30 degrees over 2 s", {"elbow": -np.deg2rad(30)}, "took_s", 0.84, 0),
+        ("arm", "bend the elbow by 30 degrees in 1 s", {"elbow": -np.deg2rad(30)}, "took_s", 0.84, 1),
+        ("arm", "bend the elbow by 30 degrees in 0.5 s", {"elbow": -np.deg2rad(30)}, "took_s", 0.84, 0),
+        ("arm", "bend the elbow by 30 degrees in 3 s", {"elbow": 0.0}, "took_s", 2.0, 0),
         ("arm", "bend the elbow by 30 degrees", {"elbow": -1.5}, "elbow_bent_rad", 1.5, 0),
         ("person", "bend the right knee", {"right_knee": 0.8, "right_hip": -0.3}, "right_knee_bent_rad", 0.8, 1),
         ("person", "straighten the left knee", {"left_knee": 1.0}, "left_knee_angle_rad", 1.0, 0),

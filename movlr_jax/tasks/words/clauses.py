@@ -364,6 +364,26 @@ def lasts(of: Subject, s: float) -> Measure:
     return Measure(f"for {s:g} s", "lasted_s", "state.time", goal, kind="steady", counts="largest", seconds=s)
 
 
+def takes(of: Subject, s: float, over: bool, what: tuple[Clause, ...] = ()) -> Measure:
+    """Time in s after which a phase is first as it should be.
+
+    over: whether it should take about so long, at most otherwise. what: clauses that change evenly, for its terms, in
+    the first phase.
+    """
+    terms, share = list[Term](), f"jnp.minimum(state.time / {s:g}, 1.0)"
+    for each in (clause.measure for clause in what if over):
+        begin = re.sub(r"\bstate\.(?!initial)", "state.initial.", each.quantity)
+        ends = [end for end in (each.goal.low, each.goal.high) if np.isfinite(end)]
+        if ends and each.state_tells:
+            late = f"{each.quantity} - {begin} - ({sum(ends) / len(ends):.4g} - {begin}) * {share}"
+            terms.append(Term(f"{each.terms[0].name}_pace", each.kind, 40.0, error(late)))
+    return Measure(
+        f"{'over' if over else 'within'} {s:g} s", "took_s", "state.time",
+        Goal((1.0 - PACE) * s, (1.0 + PACE) * s, scale=s) if over else Goal(high=s, scale=s), tuple(terms),
+        kind="steady", counts="end", seconds=s,
+    )  # fmt: skip
+
+
 # Parts, joints and objects.
 
 
@@ -727,6 +747,7 @@ TABLE: dict[str, Callable[..., Measure]] = {
     "down_m or down_and_up_m": squat,
     "steps_hz": steps,
     "lasted_s": lasts,
+    "took_s": takes,
     "PART_raised_m or PART_lowered_m": raised,
     "PART_bent_rad, PART_straightened_rad or PART_angle_rad": bent,
     "JOINT_turned_rad, JOINT_moved_m, JOINT_at_rad or JOINT_at_m": joint,

@@ -40,6 +40,8 @@ _OPPOSITE = {"_lowered_m": "_raised_m", "_lean_right_": "_lean_left_", "_lean_ba
 _ONCE = (c.turn, c.travel, c.risen)  # twice is more than once
 _SAYS_WORD = (c.travel, c.face, c.risen, c.at_height, c.leaned)
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
+_ENDLESS = (c.stay, c.steps, c.never, c.still, c.untouched)  # they are so all the time
+_SPARE = 1.2  # times the mean speed that is needed to be somewhere in time
 _SOME_S = 1.4  # s, of a travel without an amount before or after another phase, at its speed, at least
 _HIGH = 0.1  # m, of steps "lifting the knees high"
 
@@ -253,7 +255,10 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
         raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     sided = any(slot.data == "direction" for slot in slots)
     phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)])
-    seconds = phrase.number("duration")
+    seconds, taking = phrase.number("duration"), phrase.has("taking")
+    taken, over = phrase.number("taking"), taking is not None and taking.children[0] == "over"
+    if taken and {*phrase.words("tempo", keep=True)} <= {*(("slowly", "slow") if over else ("fast", "quickly"))}:
+        phrase.take("tempo")  # "slowly over 3 seconds"
     if phrase.bound and not _least(phrase.bound):
         raise NotRead(phrase.bound, "says nothing that is understood of a time", len(ctx.text))
     phrase.lasts, phrase.bound = seconds is not None, ""
@@ -265,11 +270,24 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
         ctx.balance, ctx.lowest, ctx.leaned = (True if verb.type == "FALL" else balance), lowest, []
         made = [] if verb.type == "FALL" else [_never(ctx, clause, verb, sided) for clause in made]
         return [*made, ctx.clause(c.lasts, s=seconds)] if seconds else made
+    if taken:
+        if not made or any(cl.row in _ENDLESS or (cl.row is c.travel and not cl["distance"]) for cl in made):
+            raise phrase.unread(taking, f"is the time of what ends, and {phrase.verb!r} has no end here; say for how long")
+        made = _taking(ctx, made, taken, over)
     if seconds:
         made = [*made, ctx.clause(c.lasts, s=seconds)]
     if not made and verb.type not in _MAY_SAY_NOTHING:
         raise NotRead(str(verb), "asks for nothing that can be measured here", verb.start_pos or 0)
     return made
+
+
+def _taking(ctx: Context, made: list[Clause], s: float, over: bool) -> list[Clause]:
+    """Return clauses of which all should be done within `s` seconds, or take about so long."""
+    changes = tuple(cl for cl in made if cl.row is not c.travel and cl.measure.goal != Goal())
+    for i, cl in enumerate(made):
+        if cl.row is c.travel and (over or cl["distance"] / s > cl["speed"] / _SPARE):
+            made[i] = cl.but(speed=float(f"{cl['distance'] / s * (1.0 if over else _SPARE):.2g}"))
+    return [*made, ctx.clause(c.takes, s=s, over=over, what=changes)]
 
 
 def _bounded(phrase: Phrase, clause: Clause) -> Clause:
