@@ -375,7 +375,7 @@ def takes(of: Subject, s: float, over: bool, what: tuple[Clause, ...] = ()) -> M
         begin = re.sub(r"\bstate\.(?!initial)", "state.initial.", each.quantity)
         ends = [end for end in (each.goal.low, each.goal.high) if np.isfinite(end)]
         if ends and each.state_tells:
-            late = f"{each.quantity} - {begin} - ({sum(ends) / len(ends):.4g} - {begin}) * {share}"
+            late = f"{each.quantity} - {begin} * (1.0 - {share}) - {sum(ends) / len(ends):.4g} * {share}"
             terms.append(Term(f"{each.terms[0].name}_pace", each.kind, 40.0, error(late)))
     return Measure(
         f"{'over' if over else 'within'} {s:g} s", "took_s", "state.time",
