@@ -14,7 +14,7 @@ from movlr_jax.tasks.words.measure import Goal
 from movlr_jax.tasks.words.phrase import Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import Scene, floats
 from movlr_jax.tasks.words.sentence import Sentence
-from movlr_jax.tasks.words.verbs_body import BODY_VERBS
+from movlr_jax.tasks.words.verbs_body import BODY_VERBS, SAME_WAY
 from movlr_jax.tasks.words.verbs_objects import OBJECT_VERBS
 from movlr_jax.tasks.words.verbs_parts import PART_VERBS, in_place, posture
 
@@ -125,6 +125,8 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
             group = next_one()
         ctx.begins = not group
         made = _clause(ctx, child)
+        if ctx.verb is not None and ctx.verb.type == "STAY" and c.travel in _rows(made):  # "and stop short of it"
+            group, made = _cut_short(ctx, group, made[0]), []
         if not together and _arrives(ctx, group) and c.stay in _rows(made):  # it travels, then stops
             ctx.stops, picked = "", True
         elif picked:
@@ -135,6 +137,16 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
         group, together = group + made, False
     next_one()
     return done
+
+
+def _cut_short(ctx: Context, group: list[Clause], there: Clause) -> list[Clause]:
+    """Return clauses of which the travel ends where another one does. Raises NotRead."""
+    for i, cl in enumerate(group):
+        same = cl.row is c.travel and not cl["turns"] and np.dot(cl["way"], there["way"]) > SAME_WAY
+        if same and (cl["distance"] is None or cl["word"] == f"to {there['word'].partition(' of ')[2]}"):
+            told = {name: there[name] for name in ("way", "word", "distance")}
+            return [*group[:i], cl.but(**told), *group[i + 1 :]]
+    raise NotRead(str(ctx.verb), "needs a travel in this direction before, as in walk forward and stop short of the ball")
 
 
 def _arrives(ctx: Context, group: Sequence[Clause]) -> bool:

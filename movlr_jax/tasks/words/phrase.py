@@ -94,13 +94,17 @@ class Phrase:
         slot = self.one(kind)
         if slot is None:
             return None
-        token = next(t for t in slot.children if t.type == "NUMBER")
+        tokens = [t for t in slot.children if isinstance(t, lark.Token)]
+        at = next((i for i, token in enumerate(tokens) if token.type == "NUMBER"), -1)
+        if at < 0:
+            return None
+        token, *units = tokens[at:]
         number = float(NUMBERS.get(str(token), 0) or float(token))
         if number <= 0 and not signed:
             why = "must be more than 0; say the direction in words"
             raise NotRead(str(token), why, span(slot, self.text)[1])
-        self.bound = next((str(t) for t in slot.children if t.type == "BOUND"), self.bound)
-        unit = str(slot.children[-1])
+        self.bound = next((str(t) for t in tokens if t.type == "BOUND"), self.bound)
+        unit = str(units[0])
         return number * next((factor for begin, factor in _UNITS.items() if unit.startswith(begin)), 1.0)
 
     def negative(self, *kinds: str) -> bool:

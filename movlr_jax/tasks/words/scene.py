@@ -222,10 +222,11 @@ class Scene:
         gravity = world_of(self.model, self.model.body(self.root).id).gravity or EARTH
         return float(np.sqrt(_FROUDE[pace] * gravity * max(self.of.height, _LOW)))
 
-    def towards(self, part: Part, moved: np.ndarray) -> tuple[np.ndarray, float] | None:
+    def towards(self, part: Part, moved: np.ndarray, gap: float | None = None) -> tuple[np.ndarray, float] | None:
         """Return the horizontal direction [3] to a part and how far to go, m; None if it is there.
 
-        moved: [3] m, how far the body is from where it starts.
+        moved: [3] m, how far the body is from where it starts. gap: m to leave between what is in front of the body
+        and the part; None: about a step.
         """
         up = np.asarray(self.of.up)
         apart = part.now(self.data) - self.data.body(self.root).xpos - moved
@@ -233,7 +234,18 @@ class Scene:
         distance = float(np.linalg.norm(apart))
         if distance <= TOUCH:
             return None
+        if gap is not None:
+            way, root = apart / distance, self.data.body(self.root).xpos
+            at = ((self.data.body(name).xpos - root, self.rot(name), balls) for name, balls in self.surface)
+            front = max((float((p + turn @ b[:3]) @ way + b[3]) for p, turn, balls in at for b in balls), default=0.0)
+            return way, float(f"{distance - front - self.extends(part, -way) - gap:.2g}")
         return apart / distance, float(f"{max(distance - self.size(part) - _BESIDE, 0.5 * distance):.2g}")
+
+    def between(self, one: Part, other: Part) -> np.ndarray:
+        """Return the horizontal direction [3] from one part to another one."""
+        up, apart = np.asarray(self.of.up), other.now(self.data) - one.now(self.data)
+        apart = apart - (apart @ up) * up
+        return apart / max(float(np.linalg.norm(apart)), 1e-6)
 
     def yaw(self, way: np.ndarray) -> float:
         """Return the angle in rad, left positive, from ahead to a horizontal direction [3]."""

@@ -17,7 +17,7 @@ from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase
 from movlr_jax.tasks.words.scene import floats
 
 UPRIGHT = ("upright", "vertical", "vertically", "balanced")
-_LEVEL = ("level", "horizontal", "horizontally")
+LEVEL = ("level", "horizontal", "horizontally")
 _HIGH, _LOWERED = ("up", "raised", "lifted", "overhead"), ("down", "lowered")
 GROUND = {"on": "on the ground", "off": "raised", "from": "raised"}  # of a part that is kept on or off the ground
 BENT, STRAIGHT = ("bent", "flexed"), ("straight", "straightened", "stiff", "locked", "extended")
@@ -39,7 +39,7 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
     if word == GROUND["on"]:
         return as_high(ctx, parts)
     free, scene = free_of(ctx, parts), ctx.scene
-    if word in _LEVEL:
+    if word in LEVEL:
         free = [part for part in free if part.offset is not None]
         return [
             ctx.clause(c.pointed, part=part, way=scene.of.up, word="level", axis=scene.flat(part))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from movlr_jax._util.quantities import quantity
 from movlr_jax.rewards.term import axis_text
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
@@ -24,6 +25,7 @@ _LIE, _LOW = 0.35, 0.3  # share of its height, or of the length of one that does
 _UP_ON = {"back": "forward", "belly": "back", "stomach": "back"}  # lying on it -> what points up
 _LANDED = 0.03  # m above the height at which it rests on the ground, most, of a body that has landed
 _KNEES = 0.15  # m above the ground, most, of a body that kneels
+SAME_WAY = np.cos(np.deg2rad(20.0))  # between two directions that are about the same
 _IN_PLACE = ("walk", "march", "run", "jog", "step", "trot", "sprint")
 _PACES = {
     **dict.fromkeys(("run", "jog", "gallop", "sprint", "dash", "bound", "canter"), "run"),
@@ -60,7 +62,7 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     if not given and (slot := phrase.one("tempo")):
         tempo = _TEMPO[str(slot.children[0])]
         speed *= tempo
-    if phrase.has("place") and distance is not None:
+    if phrase.has("place", "gap") and distance is not None:
         raise phrase.no("names a place and a distance")
     if kind == "SIDEWAYS" and not ({*ways} and {*ways} <= {"left", "right"}):
         raise phrase.unread(path, "does not say to which side; say left or right")
@@ -99,13 +101,25 @@ def _return(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 def _direction(ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool) -> tuple[str, np.ndarray, float | None]:
     """Return the words for a direction, the direction [3], and how far it is to a place in m."""
-    place, axis = ctx.place(phrase, "TO"), phrase.one("axis")
-    if sum(map(bool, (ways, place, axis))) > 1:
+    place, axis, short, away = ctx.place(phrase, "TO"), phrase.one("axis"), phrase.has("gap"), phrase.one("away")
+    if sum(map(bool, (ways, place, axis, short, away))) > 1 + bool(len(ways) == 1 and (place or short)):
         raise NotRead(ctx.text, "names several directions")
     if axis:
         return _axis(phrase, axis)
-    if place:
-        return f"to {place[1].words}", *_towards(ctx, place[1])
+    if away:
+        if len(away.children) < 2:
+            raise phrase.unread(away, "does not say from what")
+        other = ctx.nouns(away.children[1])[0]
+        return f"away from {other.words}", -_towards(ctx, other)[0], None
+    if place or short:
+        other = place[1] if place else ctx.nouns(short.children[-1])[0] if short else None
+        assert other is not None
+        gap = phrase.number("gap")
+        direction, far = _towards(ctx, other, gap)
+        if any(way not in WAYS or ctx.along(way) @ direction < SAME_WAY for way in ways):
+            raise NotRead(ways[0], f"is not where {other.words} is")
+        just = "just" if gap is None else quantity(gap, "gap_m")
+        return f"to {f'{just} short of ' if short else ''}{other.words}", direction, far
     if len(ways) > 1 or diagonal:
         found = [ctx.along(way) for way in ways if way in WAYS]
         if len(ways) != 2 or len(found) != 2 or abs(found[0] @ found[1]) > 0.5:
@@ -127,10 +141,10 @@ def _axis(phrase: Phrase, axis: Tree) -> tuple[str, np.ndarray, None]:
     return f"along {sign}{letter}", np.eye(3)["xyz".index(letter)] * float(f"{sign}1"), None
 
 
-def _towards(ctx: Context, part: Part) -> tuple[np.ndarray, float]:
-    """Return the direction [3] and the distance in m to a place. Raises NotRead."""
-    if not (towards := ctx.scene.towards(part, ctx.moved.travelled)):
-        raise NotRead(part.words, "is where the body is")
+def _towards(ctx: Context, part: Part, gap: float | None = None) -> tuple[np.ndarray, float]:
+    """Return the direction [3] and the distance in m to a place, or to a gap in m before it. Raises NotRead."""
+    if not (towards := ctx.scene.towards(part, ctx.moved.travelled, gap)) or towards[1] <= 0:
+        raise NotRead(part.words, "is nearer already" if towards else "is where the body is")
     return towards
 
 
@@ -201,6 +215,11 @@ def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise NotRead(places[1].words, "cannot be faced at the same time")
     if places:
         angle, word = ctx.scene.yaw(_towards(ctx, places[0])[0]), places[0].words
+        if ctx.verb and ctx.verb.type == "TURN" and (sign := _side(phrase, phrase.ways())):  # "turn left to the post"
+            angle = sign * (angle - (ctx.moved.yaw or 0.0)) % (2 * np.pi)
+            if ctx.moved.yaw is None or angle < c.OFF:
+                raise NotRead(word, "is where it faces already" if ctx.moved.yaw is not None else "is at no known angle")
+            return _turning(ctx, phrase, sign, float(angle))
     else:
         ways = phrase.ways()
         if len(ways) != 1 or ways[0] not in _HEADINGS:
@@ -230,6 +249,8 @@ def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
     scene, lies = ctx.scene, ctx.lies
     if phrase.verb == "balance" and (things := ctx.things(phrase)):
         return upright(ctx, things)
+    if phrase.has("gap"):  # "stand in front of the ball"
+        return _travel(ctx, phrase)
     phrase.take("here")
     leaned, ctx.leaned = (ctx.leaned, []) if ctx.begins else ([], ctx.leaned)
     for slot in phrase.take("state", "times"):  # "stand up again"
@@ -279,6 +300,8 @@ def _on_leg(ctx: Context, side: str) -> list[Clause]:
 
 
 def _stay(ctx: Context, phrase: Phrase) -> list[Clause]:
+    if phrase.has("gap") and not ctx.begins:
+        return _travel(ctx, phrase)
     phrase.take("here")
     states = phrase.words("state")
     if any(state not in (*UPRIGHT, "still") for state in states):

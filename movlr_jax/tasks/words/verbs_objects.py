@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from movlr_jax.errors import UserError
 from movlr_jax.tasks.words import clauses as c
@@ -89,6 +90,12 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
                 raise phrase.no("names a place and another direction")
         return there
     distance = phrase.number("distance")
+    if away := phrase.one("away"):
+        other = ctx.nouns(away.children[1])[0] if len(away.children) > 1 else ctx.scene.parts.of(ctx.scene.root)
+        made, word = approach(ctx, phrase, things, grips=False) if objects else [], f"moves away from {other.words}"
+        ways = [floats(ctx.scene.between(other, thing)) for thing in things]
+        given = {"amount": distance, "word": word}
+        return [*made, *(ctx.clause(c.shifted, part=part, way=way, **given) for part, way in zip(things, ways, strict=True))]
     word = phrase.way()
     if objects:
         made = approach(ctx, phrase, things, grips=word in ("up", "down"))
@@ -133,6 +140,16 @@ def _release(ctx: Context, phrase: Phrase) -> list[Clause]:
     return made
 
 
+def _meet(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return that any part of the body touches objects, and that it stays there."""
+    made, scene = [ctx.clause(c.stay)], ctx.scene
+    body = replace(scene.parts.of(scene.root), words="body")
+    for thing in ctx.objects(phrase, "an object"):
+        shapes = scene.surface, *scene.extent(thing)
+        made.append(ctx.clause(c.near, part=body, other=thing, within=TOUCH, once=True, shapes=shapes))
+    return made
+
+
 def _kick(ctx: Context, phrase: Phrase) -> list[Clause]:
     things = ctx.objects(phrase, "an object to kick")
     named = bool(phrase.has("tool"))
@@ -150,5 +167,5 @@ def _kick(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 OBJECT_VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {
     "TOUCH": _touch, "PUSH": move_things, "PUT": move_things, "PICK": _grasp, "GRASP": _grasp, "RELEASE": _release,
-    "KICK": _kick,
+    "KICK": _kick, "MEET": _meet,
 }  # fmt: skip

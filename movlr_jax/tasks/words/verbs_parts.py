@@ -57,9 +57,10 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
             return moved_to(ctx, phrase, things)
         phrase.only(way, f"goes {way}; say move for other directions")
         made = approach(ctx, phrase, things)
-    elif (state := phrase.has("state")) and str(state.children[0]) in st.BENT:
-        phrase.one("state")
-        made = st.bent(ctx, things)
+    elif (state := phrase.has("state")) and str(state.children[0]) in (*st.BENT, *st.LEVEL, *st.UPRIGHT):
+        made = st.in_state(ctx, st.free_of(ctx, things, phrase.verb), *phrase.words("state")[:1])
+        if str(state.children[0]) not in st.BENT:  # "raise the arm until it is level"
+            return made
     elif there := st.arranged(ctx, phrase, things, but=way):
         return there
     else:
