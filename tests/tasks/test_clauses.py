@@ -142,6 +142,16 @@ def test_walk_in_a_circle_is_a_whole_turn_while_going_forward():
     assert motion(task, sideways)["success"] == 0
 
 
+@pytest.mark.parametrize(("words", "turns", "success"), [("", 1, 1), (" clockwise", 1, 0), (" clockwise", -1, 1), ("", 0.5, 0)])
+def test_around_an_object_is_an_angle_seen_from_it(words: str, turns: float, success: int):
+    """The post is at (2, 1) m: the body begins at 206.6 degrees, seen from there."""
+    task, angle = made("rover", f"drive around the post{words}"), turns * 2 * np.pi * RAMP
+    begin, far = np.arctan2(-1.0, -2.0), np.hypot(2.0, 1.0)
+    found = motion(task, root(task, x=2 + far * np.cos(begin + angle), y=1 + far * np.sin(begin + angle)))
+    assert found["around_post_rad"] == pytest.approx(turns * 2 * np.pi * (-1 if words else 1), abs=1e-3)
+    assert found["success"] == success
+
+
 @pytest.mark.parametrize(
     ("words", "metric", "height", "success"),
     [

@@ -53,6 +53,8 @@ def facts(clause: Clause) -> dict[str, Any]:
     if clause.row is c.over:
         below = given["word"] == "below"
         found |= {"clause": "near", "on": given["other"].words, "above_m": signed(given["gap"], -1 if below else 1)}
+    if clause.row is c.around:
+        found["times"] = given["turns"]
     if clause.row is c.takes:
         found["over"] = given["over"]
     if clause.row is c.still:

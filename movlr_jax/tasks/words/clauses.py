@@ -16,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 
 from movlr_jax._util.quantities import quantity
+from movlr_jax.biomech.world import World
 from movlr_jax.rewards.term import Term, along, array_of, identifier, quoted, tuple_of
 from movlr_jax.tasks.words.measure import (
     ANGLE,
@@ -257,6 +258,22 @@ def face(of: Subject, angle: float, word: str) -> Measure:
         "heading_error_rad", f"jnp.abs(jnp.arctan2(jnp.sin({off}), jnp.cos({off})))",
         Goal(high=OFF, scale=1.0), (Term("heading", "turning", 10.0, error(heading(of, angle))),),
         kind="turning", changes="heading",
+    )  # fmt: skip
+
+
+def around(of: Subject, part: Part, sign: int, turns: float, speed: float, radius: float) -> Measure:
+    """Angle in rad about the vertical by which the body has gone around a part, 1 counterclockwise, -1 clockwise."""
+    (ahead, left, _), now = World(np.asarray(of.up)).frame, f"(state.pos({quoted(of.name)}) - {part.text()})"
+    aside = f"{sign} * jnp.cross({array_of(of.up)}, {now}) / ({of.horizontal(now)} + 0.1)"
+    return Measure(
+        f"go {'counter' * (sign > 0)}clockwise around {part.words}" + f" {turns:g} times" * (turns != 1.0),
+        f"around_{part.name}_rad",
+        _signed(sign, f"jnp.arctan2({along(now, left)}, {along(now, ahead)})"),
+        about(2 * np.pi * turns, ANGLE, Goal()),
+        (Term("around", "forward", 5.0, f"jnp.clip(jnp.dot({VELOCITY}, {aside}) / {speed:g}, -1.0, 1.0)"),
+         Term("radius", "place", 5.0, error(f"{of.horizontal(now)} - {radius:g}"))),
+        kind="forward", curve=unwrapped, counts="end", changes="place", state_tells=False, parts=(part,),
+        seconds=3 * np.pi * turns * radius / speed + 0.5,
     )  # fmt: skip
 
 
@@ -740,6 +757,7 @@ TABLE: dict[str, Callable[..., Measure]] = {
     "pace_m_s": pace,
     "turned_rad": turn,
     "heading_error_rad": face,
+    "around_OTHER_rad": around,
     "drift_error_m": stay,
     "rise_m or jumps": jump,
     "raised_m or lowered_m": risen,

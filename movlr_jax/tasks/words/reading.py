@@ -74,6 +74,7 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b((?:turn|spin|rotate)\b[^,;.]*?) until (?:you|it) (?:faces?|are facing|is facing) (?=(?:the|a) (?!left|right|back|front))",
      r"\1 to "),
     (r"\b((?:lower|raise|lift|move|bring|push|pull|drag|carry)\b[^,;.]*?) until it (?:touches|reaches) ", r"\1 to "),
+    (r"\bcircle (?:around )?(?=(?:the|a)\b)", "go around "),
     (r"\baway from (?:the robot|you|yourself|itself)\b", "away"),
     (r"\buntil (?:you|it) (?:reach(?:es)?|gets? to|arrives? at|are at|is at) ", "to "),
     (r" until you (?:touch|hit|bump into) ([^,;.]+?)(?=[,;.]| and\b| then\b|$)", r" to \1, then meet \1"),

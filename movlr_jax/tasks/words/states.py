@@ -205,11 +205,10 @@ def _check_range(
 def arranged(ctx: Context, phrase: Phrase, parts: Sequence[Part], but: str = "") -> list[Clause]:
     """Return that parts are at a place, or point in a direction other than `but`; none if nothing is said of them."""
     way, aside = phrase.way(), phrase.one("path")
-    if at := placed(ctx, phrase, parts):
-        return at
+    at = placed(ctx, phrase, parts)
     if aside:
-        return in_state(ctx, parts, "sideways")
-    return points(ctx, parts, way) if way and way != but else []
+        return [*in_state(ctx, parts, "sideways"), *at]
+    return [*(points(ctx, parts, way) if way and way != but else []), *at]
 
 
 def placed(ctx: Context, phrase: Phrase, parts: Sequence[Part]) -> list[Clause]:

@@ -52,6 +52,8 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise NotRead("back", "can mean backward or to the start; say walk backward, or return to the start")
     if phrase.verb in _ON_GROUND and ctx.scene.flies:
         raise phrase.no("is a motion on the ground, and this body flies; say fly, or lean")
+    if (place := phrase.has("place")) and place.children[0].type == "AROUND":
+        return _around(ctx, phrase)
     ways, path = phrase.ways(), phrase.one("path")
     kind = path.children[0].type if path else ""
     if phrase.verb in _ON_GROUND:
@@ -87,6 +89,20 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise phrase.unread(extent, "contradicts an amount or a place")
     pace = {"speed": speed, "exact": exact, "tempo": tempo, "gait": gait, "fastest": extent is not None}
     return [ctx.clause(c.travel, way=way, word=word, distance=far or distance, **pace)]
+
+
+def _around(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return that the body goes around an object, at its distance at the start."""
+    _, part = ctx.place(phrase, "AROUND") or ("", ctx.scene.parts.of(ctx.scene.root))
+    if ctx.scene.own(part) or not ctx.scene.goes(floats(ctx.scene.around[0])) or ctx.moved.travelled.any():
+        raise NotRead(part.words, "is nothing to go around here")
+    if (ways := phrase.ways()) and ways[0] in WAYS:
+        raise NotRead(ways[0], "can mean two ways around; say clockwise or counterclockwise")
+    given = {"sign": _side(phrase, ways) or 1, "turns": phrase.times() or 1.0}
+    speed, apart = ctx.scene.speed(_PACES.get(phrase.verb, "walk")), part.now(ctx.scene.data)[:2]
+    ctx.moved.measured, ctx.moved.yaw = False, None
+    far = float(np.linalg.norm(ctx.scene.data.body(ctx.scene.root).xpos[:2] - apart))
+    return [ctx.clause(c.around, part=part, speed=float(f"{speed:.2g}"), radius=round(far, 2), **given)]
 
 
 def _return(ctx: Context, phrase: Phrase) -> list[Clause]:
