@@ -121,7 +121,10 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
             together = child.type == "WHILE"
             continue
         picked = ctx.verb == "pick up" and group
-        if child.children[0] == "hover" != ctx.verb and any(_climbs(ctx.scene, clause) for clause in group):
+        verb = child.children[0]
+        flies = isinstance(verb, lark.Token) and verb.type in ("RISE", "DESCEND", "HOVER") and ctx.verb != verb
+        flies &= ctx.verb != "hover" or c.lasts in _rows(group)
+        if flies and not together and any(_climbs(ctx.scene, clause) for clause in group):
             group = next_one()
         ctx.begins = not group
         made = _clause(ctx, child)

@@ -13,7 +13,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.tasks.words.clauses import Clause, P, Row, clause
 from movlr_jax.tasks.words.hands import Fingers, fingers_of
 from movlr_jax.tasks.words.parts import Part
-from movlr_jax.tasks.words.scene import HINGES, Scene
+from movlr_jax.tasks.words.scene import HINGES, ORDINALS, Scene
 from movlr_jax.tasks.words.sentence import FALLEN
 
 T = TypeVar("T")
@@ -228,8 +228,11 @@ class Context:
             found += self.it if words in (["it"], ["them"]) and self.it else [words]
         return found
 
-    def nouns(self, nouns: Tree, hinge: bool = False) -> list[Part]:
-        """Return the parts and objects that nouns name, each of them. Raises NotRead."""
+    def nouns(self, nouns: Tree, hinge: bool = False, each: bool = False) -> list[Part]:
+        """Return the parts and objects that nouns name, each of them. Raises NotRead.
+
+        each: whether "shoulder" can mean that of each side of the parts that were named before.
+        """
         found, at, said = list[Part](), span(nouns, self.text)[1], self.said(nouns)
         for words in said:
             if words[-1] in ("it", "them"):
@@ -237,6 +240,8 @@ class Context:
                     raise NotRead(words[-1], "means nothing that was named before", at)
                 found += self.last
                 continue
+            if ordinal := next((word for word in words if word in ORDINALS), ""):
+                raise NotRead(ordinal, "is known of joints of an arm or a finger alone; say the name", at)
             words = [HINGES.get(word, word) for word in words] if hinge else words
             sides = {s for part in self.last for s in ("left", "right") if s in part.words.split()}
             side = sides.pop() if len(sides) == 1 else ""
@@ -249,7 +254,10 @@ class Context:
                 raise NotRead(" ".join(words), why, at)
             if "both" in words and len(parts) != 2:
                 raise NotRead("both", f"means two, and this model has {len(parts)} of the name {words[-1]!r}", at)
-            if len(parts) == 1 and (others := self.scene.others(words, parts[0], side)):
+            others = self.scene.others(words, parts[0], side) if len(parts) == 1 else []
+            if each and len(others) == 2 and len(self.last) == 2 and not sides - {"left", "right"} and len(sides) == 2:
+                parts = others
+            elif others:
                 names = " or ".join(part.words for part in others)
                 raise NotRead(" ".join(words), f"can mean {names}; say which one, or both or all", at)
             found += parts
@@ -283,7 +291,7 @@ class Context:
             before = self.last, self.it
             if prep.type not in preps:
                 raise phrase.unread(slot)
-            found += [(str(prep), part) for part in self.nouns(nouns)]
+            found += [(str(prep), part) for part in self.nouns(nouns, each=True)]
             self.last, self.it = before if any(before) else (self.last, self.it)
         return found
 

@@ -34,6 +34,7 @@ _FINGERS = ("finger", "thumb", "index", "middle", "ring", "little", "jaw", "grip
 HINGE = mujoco.mjtJoint.mjJNT_HINGE
 _ABOUT = 0.7  # cosine of the angle between the axis of a joint and that of a turn
 _JAWS = 3  # most of a gripper; a hand has more
+ORDINALS = {"first": 0, "second": 1, "third": 2, "fourth": 3, "fifth": 4, "sixth": 5, "seventh": 6, "last": -1}
 HINGES = {"arm": "elbow", "arms": "elbows", "leg": "knee", "legs": "knees"}  # of limbs that bend
 
 
@@ -99,7 +100,7 @@ class Scene:
     def nouns(self) -> set[str]:
         """All words of which names of parts, joints and objects are made."""
         known = {word for words in (*self.parts.names.values(), *self.joints.values()) for word in words}
-        known |= {"it", "them", "joint"}
+        known |= {"it", "them", "joint", "other", "others"}
         known |= {form for word in NAMED if self.known([word]) for form in (word, _plural(word))}
         digits = {digit.name for hand in self.fingered for digit in hand.digits}
         known |= {"finger", *HANDS} if digits else set()
@@ -165,6 +166,9 @@ class Scene:
 
     def joint(self, words: Sequence[str]) -> list[str]:
         """Return the hinges and slides that the words name; "knees" names those that differ in side or number."""
+        *of, ordinal, last = ["", *words]
+        if last == "joint" and ordinal in ORDINALS:
+            return self.along(of[1:])[ORDINALS[ordinal] :][:1]
         said = [word for word in words if word != "joint"] or list(words)
         known = {name: [w for w in of if w != "joint"] or list(of) for name, of in self.joints.items()}
         exact = [name for name, of in self.joints.items() if list(words) == of or said == known[name]]
@@ -442,12 +446,18 @@ class Scene:
         low, high = self.model.joint(joint).range if self.model.joint(joint).limited[0] else (-np.inf, np.inf)
         return float(low), float(high), float(self.data.joint(joint).qpos[0])
 
-    def moving(self, part: Part) -> tuple[str, ...]:
-        """Return the hinges that move a part relative to what carries the body."""
-        model = self.model
-        base = above(model, model.body(self.root).id) if self.rises else []
-        bodies = {*above(model, self.body_of(part))} - {*base}
-        return tuple(j for j in self.joints if int(model.joint(j).bodyid[0]) in bodies and not self.slides(j))
+    def moving(self, body: int) -> list[str]:
+        """Return the joints that move a body relative to what carries all, in their order."""
+        base = above(self.model, self.model.body(self.root).id) if self.rises else []
+        bodies = {*above(self.model, body)} - {*base}
+        return [joint for joint in self.joints if int(self.model.joint(joint).bodyid[0]) in bodies]
+
+    def along(self, words: Sequence[str]) -> list[str]:
+        """Return the joints of a finger or limb that words name, or of an arm that is all of the body, in their order."""
+        if digits := [digit for of in fingers_of(self.fingered, words) if words for digit in of.digits]:
+            return [j for j in self.joints if int(self.model.joint(j).bodyid[0]) in digits[0].bodies and len(digits) == 1]
+        parts = self.known(words) if words else [] if self.rises else self.hands
+        return self.moving(self.body_of(parts[0])) if len(parts) == 1 else []
 
     def axis(self, part: Part) -> Vector | None:
         """Return the axis [3] of a body that points where the body does, in its frame; None for a limb or a site."""

@@ -106,7 +106,7 @@ def in_place(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
     """Return that objects do not move, and that no joint moves a part of the body."""
     made, scene = list[Clause](), ctx.scene
     for part in parts:
-        joints = scene.moving(part)
+        joints = tuple(name for name in scene.moving(scene.body_of(part)) if not scene.slides(name))
         if not scene.own(part):
             made += [ctx.clause(c.never, what=ctx.clause(c.shifted, part=ctx.movable(part))), *as_high(ctx, [part])]
         elif part.place == scene.root or not joints:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import lark
 import numpy as np
 
 from movlr_jax._util.quantities import quantity
@@ -338,10 +339,15 @@ def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     ctx.must_rise(phrase, "rise")
     if phrase.has("height"):
         return _height(ctx, phrase)
+    if phrase.has("speed"):
+        phrase.left.append(lark.Tree("direction", [lark.Token("WAY", way)]))
+        return _travel(ctx, phrase)
     if phrase.verb == "land":
+        back = bool(phrase.take("start_place"))
+        made = [] if not back else _return(ctx, phrase) if ctx.moved.travelled.any() else [ctx.clause(c.stay)]
         ctx.moved.risen = round(ctx.scene.resting - ctx.scene.of.height, 3)
         high = round(ctx.scene.resting + _LANDED, 3)
-        return [ctx.clause(c.at_height, body=ctx.scene.root, amount=high, word="land on the ground", low=True)]
+        return [*made, ctx.clause(c.at_height, body=ctx.scene.root, amount=high, word="land on the ground", low=True)]
     amount = phrase.number("distance")
     if phrase.verb == "rise" and amount is None:
         return _get_up(ctx) if ctx.lies else [ctx.clause(c.stay)]
