@@ -14,7 +14,7 @@ from movlr_jax.tasks.words.measure import Goal
 from movlr_jax.tasks.words.phrase import Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import Scene, floats
 from movlr_jax.tasks.words.sentence import Sentence
-from movlr_jax.tasks.words.verbs_body import BODY_VERBS, SAME_WAY
+from movlr_jax.tasks.words.verbs_body import BODY_VERBS, SAME_WAY, get_up
 from movlr_jax.tasks.words.verbs_objects import OBJECT_VERBS
 from movlr_jax.tasks.words.verbs_parts import PART_VERBS, in_place, posture
 
@@ -51,10 +51,13 @@ def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
     ctx, phases = Context(scene, text), list[list[Clause]]()
     for i, phase in enumerate(tree.children):
         for found in _groups(ctx, phase, last=i == len(tree.children) - 1):
-            if phases and c.squat in _rows(phases[-1]) and [cl.row for cl in found] == [c.stay]:
+            down = next((n for n, before in enumerate(reversed(phases), 1) if c.squat in _rows(before)), 0)
+            up = ctx.up and [cl.row for cl in found] == [c.stay]
+            if up and down == 1:
                 phases[-1] = _consistent(ctx, [*phases[-1], *found])  # "squat, then stand up"
             else:
-                phases.append(found)
+                phases.append(get_up(ctx) if up and down else found)
+            ctx.up = False
     if len(phases) > 1:
         phases = [_with_amounts(phase) for phase in phases]
     phases = [[*phase, *_paces(ctx, phase)] for phase in phases]
@@ -124,7 +127,8 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
         verb = child.children[0]
         flies = isinstance(verb, lark.Token) and verb.type in ("RISE", "DESCEND", "HOVER") and ctx.verb != verb
         flies &= ctx.verb != "hover" or c.lasts in _rows(group)
-        if flies and not together and any(_climbs(ctx.scene, clause) for clause in group):
+        comes = verb in ("return", "come") or any(child.find_data("start_place"))
+        if not together and (flies and any(_climbs(ctx.scene, cl) for cl in group) or comes and c.travel in _rows(group)):
             group = next_one()
         ctx.begins = not group
         made = _clause(ctx, child)
@@ -182,7 +186,9 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
     kept = {clause["thing"] for clause in phase if clause.row is c.untouched}
     if any(clause.row is c.near and clause["other"] in kept for clause in phase):
         raise NotRead(str(ctx.verb), "is both asked for and excluded")
-    if c.squat in _rows(phase) and c.stay in _rows(phase):
+    if {c.around, c.travel} <= _rows(phase) or (ctx.up and {c.squat, c.lasts} <= _rows(phase)):
+        raise NotRead(str(ctx.verb), "contradicts what is before; say which is first, with 'then'", len(ctx.text))
+    if c.squat in _rows(phase) and c.stay in _rows(phase) and ctx.up:
         phase = [cl.but(returns=True) if cl.row is c.squat else cl for cl in phase if cl.row is not c.stay]
     if c.lasts in _rows(phase) and any(cl.row is c.travel and cl["distance"] for cl in phase):
         raise NotRead("for", "lasts, and a distance ends; say which is first, with 'then'", len(ctx.text))

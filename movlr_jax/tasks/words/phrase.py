@@ -190,6 +190,7 @@ class Context:
     leads: bool = True  # whether the next travel is the first
     leaned: list[Clause] = field(default_factory=list)  # of the phases before, to stand upright again after
     begins: bool = True  # whether a phase begins
+    up: bool = False  # whether this phase asks to stand up
     stops: str = ""  # verb of this phase that asks to stay in place
 
     def clause(self, row: Row[P], *none: P.args, **given: P.kwargs) -> Clause:
@@ -310,6 +311,8 @@ class Context:
         """Take the hands and fingers that slots of a kind name, if all do."""
 
         def find(words: list[str]) -> list[Fingers]:
+            if words in (["others"], ["other", "fingers"]):
+                return [of.others for named in self.it for of in fingers_of(self.scene.fingered, named)]
             found = fingers_of(self.scene.fingered, words)
             if found and (others := self.scene.other_hands(words)):
                 raise NotRead(" ".join(words), f"can mean {' or '.join(others)}; say which one, or both")

@@ -74,7 +74,12 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b((?:turn|spin|rotate)\b[^,;.]*?) until (?:you|it) (?:faces?|are facing|is facing) (?=(?:the|a) (?!left|right|back|front))",
      r"\1 to "),
     (r"\b((?:lower|raise|lift|move|bring|push|pull|drag|carry)\b[^,;.]*?) until it (?:touches|reaches) ", r"\1 to "),
-    (r"\bcircle (?:around )?(?=(?:the|a)\b)", "go around "),
+    (r"\bcircle (?:around )?(?=(?:the|a|it)\b)", "go around "),
+    (r"\bas (fast|far|high) as you can\b", r"as \1 as possible"),
+    (r"\bjump(s|ing)? up and down\b", r"jump\1"),
+    (r"\btake a (?=step (?:forward|back|to)\b)", ""),
+    (r"\btake (?=\w+ steps?\b)", "walk "),
+    (r"\b((?:put|set|place)\b[^,;.]*?) down (?=on(?:to)?\b)", r"\1 "),
     (r"\baway from (?:the robot|you|yourself|itself)\b", "away"),
     (r"\buntil (?:you|it) (?:reach(?:es)?|gets? to|arrives? at|are at|is at) ", "to "),
     (r" until you (?:touch|hit|bump into) ([^,;.]+?)(?=[,;.]| and\b| then\b|$)", r" to \1, then meet \1"),
@@ -147,7 +152,7 @@ def _whole(text: str, scene: Scene, known: set[str]) -> Sentence:
 
 def _meant(parses: Sequence[lark.Tree], text: str, scene: Scene) -> Sentence:
     """Return the one reading of all parses that make sense. Raises NotRead, of the parse that got farthest."""
-    readings: dict[object, Sentence] = {}
+    readings: dict[object, tuple[int, Sentence]] = {}
     problems: list[NotRead] = []
     for parse in parses:
         try:
@@ -157,10 +162,12 @@ def _meant(parses: Sequence[lark.Tree], text: str, scene: Scene) -> Sentence:
         except UserError as error:
             problems.append(NotRead(text, str(error), -1))
         else:
-            readings[(tuple(map(frozenset, sentence.phases)), sentence.balance)] = sentence
+            elided = len(list(parse.find_data("elided")))
+            readings[(tuple(map(frozenset, sentence.phases)), sentence.balance)] = elided, sentence
     if not readings:
         raise max(problems, key=lambda problem: problem.at)
-    sentence, *others = readings.values()
+    least = min(elided for elided, _ in readings.values())  # "bend the knee and the elbow by 30 degrees": both
+    sentence, *others = (sentence for elided, sentence in readings.values() if elided == least)
     if others:
         raise NotRead(text, f"can mean {' or '.join(repr(s.text()) for s in (sentence, *others[:2]))}")
     if len(sentence.phases) > MOST_PHASES:

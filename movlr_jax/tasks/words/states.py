@@ -158,7 +158,7 @@ def bends(ctx: Context, parts: Sequence[Part], phrase: Phrase, sign: int) -> lis
 
 
 def joint(ctx: Context, phrase: Phrase, joints: Sequence[str], sign: int = 1) -> list[Clause]:
-    if phrase.take("start_place"):
+    if phrase.take("start_place") or (phrase.has("direction") and not phrase.has("angle", "angle_to", "distance")):
         phrase.only("back", "goes back to the start")
         return [moved(ctx, name, 1, None, ctx.scene.reach(name)[2]) for name in joints]
     by, to = phrase.number("angle", signed=True), phrase.number("angle_to", signed=True)

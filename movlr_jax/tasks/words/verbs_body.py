@@ -14,7 +14,7 @@ from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, Tree
 from movlr_jax.tasks.words.scene import floats
-from movlr_jax.tasks.words.states import UPRIGHT, as_high, upright
+from movlr_jax.tasks.words.states import UPRIGHT, as_high, placed, upright
 from movlr_jax.tasks.words.verbs_objects import move_things
 from movlr_jax.tasks.words.verbs_parts import keep_things, turn_things
 
@@ -53,8 +53,13 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise NotRead("back", "can mean backward or to the start; say walk backward, or return to the start")
     if phrase.verb in _ON_GROUND and ctx.scene.flies:
         raise phrase.no("is a motion on the ground, and this body flies; say fly, or lean")
-    if (place := phrase.has("place")) and place.children[0].type == "AROUND":
+    place, up_down = phrase.has("place"), {*phrase.ways(keep=True)} & {"up", "down"}
+    if phrase.has("height") and up_down:  # "fly up to 3 m"
+        return _rise(ctx, phrase, 1 if "up" in up_down else -1)
+    if place and place.children[0].type == "AROUND":
         return _around(ctx, phrase)
+    if place and place.children[0] == "above" and ctx.scene.flies:
+        return placed(ctx, phrase, [ctx.scene.parts.of(ctx.scene.root)])
     ways, path = phrase.ways(), phrase.one("path")
     kind = path.children[0].type if path else ""
     if phrase.verb in _ON_GROUND:
@@ -95,14 +100,14 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
 def _around(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return that the body goes around an object, at its distance at the start."""
     _, part = ctx.place(phrase, "AROUND") or ("", ctx.scene.parts.of(ctx.scene.root))
-    if ctx.scene.own(part) or not ctx.scene.goes(floats(ctx.scene.around[0])) or ctx.moved.travelled.any():
+    if ctx.scene.own(part) or not ctx.scene.goes(floats(ctx.scene.around[0])) or not ctx.moved.measured:
         raise NotRead(part.words, "is nothing to go around here")
     if (ways := phrase.ways()) and ways[0] in WAYS:
         raise NotRead(ways[0], "can mean two ways around; say clockwise or counterclockwise")
     given = {"sign": _side(phrase, ways) or 1, "turns": phrase.times() or 1.0}
     speed, apart = ctx.scene.speed(_PACES.get(phrase.verb, "walk")), part.now(ctx.scene.data)[:2]
     ctx.moved.measured, ctx.moved.yaw = False, None
-    far = float(np.linalg.norm(ctx.scene.data.body(ctx.scene.root).xpos[:2] - apart))
+    far = float(np.linalg.norm((ctx.scene.data.body(ctx.scene.root).xpos + ctx.moved.travelled)[:2] - apart))
     return [ctx.clause(c.around, part=part, speed=float(f"{speed:.2g}"), radius=round(far, 2), **given)]
 
 
@@ -292,11 +297,12 @@ def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
         if len(parts) == 1:
             return _on_leg(ctx, next((w for w in ("left", "right") if w in parts[0].words.split()), ""))
     if lies:
-        return _get_up(ctx)
+        return get_up(ctx)
+    ctx.up = phrase.verb.endswith("up")
     return [ctx.clause(c.stay), *(cl.but(angle=0.0) for cl in leaned)]
 
 
-def _get_up(ctx: Context) -> list[Clause]:
+def get_up(ctx: Context) -> list[Clause]:
     """Return that a body that lies, sits or kneels is as it stood at the start; higher, if it lay then."""
     scene, ctx.balance, ctx.low = ctx.scene, bool(ctx.balance), False
     if scene.lies:
@@ -350,7 +356,8 @@ def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         return [*made, ctx.clause(c.at_height, body=ctx.scene.root, amount=high, word="land on the ground", low=True)]
     amount = phrase.number("distance")
     if phrase.verb == "rise" and amount is None:
-        return _get_up(ctx) if ctx.lies else [ctx.clause(c.stay)]
+        ctx.up = not ctx.lies
+        return get_up(ctx) if ctx.lies else [ctx.clause(c.stay)]
     if ctx.lies and sign > 0:
         ctx.balance = ctx.low = False
     ctx.moved.risen = None if amount is None or ctx.moved.risen is None else ctx.moved.risen + sign * amount
@@ -428,6 +435,9 @@ def _move(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 
 def _keep(ctx: Context, phrase: Phrase) -> list[Clause]:
+    if ctx.leaned and not ctx.last and any(ctx.span(slot) == "it" for slot in phrase.left):  # "lean back and hold it"
+        phrase.take("thing")
+        return []
     if phrase.has("thing"):
         return keep_things(ctx, phrase)
     if not phrase.has("state"):
