@@ -142,7 +142,9 @@ def test_walk_in_a_circle_is_a_whole_turn_while_going_forward():
     assert motion(task, sideways)["success"] == 0
 
 
-@pytest.mark.parametrize(("words", "turns", "success"), [("", 1, 1), (" clockwise", 1, 0), (" clockwise", -1, 1), ("", 0.5, 0)])
+@pytest.mark.parametrize(
+    ("words", "turns", "success"), [("", 1, 1), (" clockwise", 1, 0), (" clockwise", -1, 1), ("", 0.5, 0)]
+)
 def test_around_an_object_is_an_angle_seen_from_it(words: str, turns: float, success: int):
     """The post is at (2, 1) m: the body begins at 206.6 degrees, seen from there."""
     task, angle = made("rover", f"drive around the post{words}"), turns * 2 * np.pi * RAMP

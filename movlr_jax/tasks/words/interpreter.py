@@ -36,7 +36,7 @@ _EXTENTS = {
 }
 # measures that set the same as another one; a phase can have only one value of each
 _SETS = {"progress_m_s": "distance_m", "raised_m": "height_m", "lowered_m": "height_m"}
-_OPPOSITE = {"_lowered_m": "_raised_m", "_lean_right_": "_lean_left_", "_lean_backward_": "_lean_forward_"}
+_OPPOSITE = {"_lowered_m": "_raised_m", "_at_rad": "_turned_rad", "_at_m": "_moved_m", "_bent_rad": "_angle_rad", "_straightened_rad": "_angle_rad", "_lean_right_": "_lean_left_", "_lean_backward_": "_lean_forward_"}
 _ONCE = (c.turn, c.travel, c.risen)  # twice is more than once
 _SAYS_WORD = (c.travel, c.face, c.risen, c.at_height, c.leaned)
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
@@ -123,12 +123,14 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
             group = group if last or child.type == "WHILE" else next_one()
             together = child.type == "WHILE"
             continue
-        picked = ctx.verb == "pick up" and group
+        picked, lifted = ctx.verb == "pick up", {cl["part"] for cl in group if cl.row is c.raised}
         verb = child.children[0]
         flies = isinstance(verb, lark.Token) and verb.type in ("RISE", "DESCEND", "HOVER") and ctx.verb != verb
         flies &= ctx.verb != "hover" or c.lasts in _rows(group)
         comes = verb in ("return", "come") or any(child.find_data("start_place"))
-        if not together and (flies and any(_climbs(ctx.scene, cl) for cl in group) or comes and c.travel in _rows(group)):
+        if not together and (
+            flies and any(_climbs(ctx.scene, cl) for cl in group) or comes and c.travel in _rows(group)
+        ):
             group = next_one()
         ctx.begins = not group
         made = _clause(ctx, child)
@@ -136,8 +138,9 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
             group, made = _cut_short(ctx, group, made[0]), []
         if not together and _arrives(ctx, group) and c.stay in _rows(made):  # it travels, then stops
             ctx.stops, picked = "", True
-        elif picked:
-            picked = any(clause.row is c.over or (clause.row is c.near and clause["must"]) for clause in made)
+        else:  # "lift it and put it there"
+            put = [cl for cl in made if cl.row is c.over or (cl.row is c.near and cl["must"])]
+            picked = not together and any(picked or cl["part"] in lifted for cl in put)
         group = next_one() if picked else group
         if _excluded(group) & _metrics(made) or _excluded(made) & _metrics(group):
             raise NotRead(str(ctx.verb), "is both asked for and excluded")
@@ -153,7 +156,9 @@ def _cut_short(ctx: Context, group: list[Clause], there: Clause) -> list[Clause]
         if same and (cl["distance"] is None or cl["word"] == f"to {there['word'].partition(' of ')[2]}"):
             told = {name: there[name] for name in ("way", "word", "distance")}
             return [*group[:i], cl.but(**told), *group[i + 1 :]]
-    raise NotRead(str(ctx.verb), "needs a travel in this direction before, as in walk forward and stop short of the ball")
+    raise NotRead(
+        str(ctx.verb), "needs a travel in this direction before, as in walk forward and stop short of the ball"
+    )
 
 
 def _arrives(ctx: Context, group: Sequence[Clause]) -> bool:
@@ -293,7 +298,9 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
         return [*made, ctx.clause(c.lasts, s=seconds)] if seconds else made
     if taken:
         if not made or any(cl.row in _ENDLESS or (cl.row is c.travel and not cl["distance"]) for cl in made):
-            raise phrase.unread(taking, f"is the time of what ends, and {phrase.verb!r} has no end here; say for how long")
+            raise phrase.unread(
+                taking, f"is the time of what ends, and {phrase.verb!r} has no end here; say for how long"
+            )
         made = _taking(ctx, made, taken, over)
     if seconds:
         made = [*made, ctx.clause(c.lasts, s=seconds)]

@@ -58,21 +58,33 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b(?<!soon )(?:where|as) (?:it is|it was|they are|they were|you are)\b", "in place"),
     (r"\b(to )?where (?:you|it) (?:started|began)\b", "to the start"),
     (r"\bback (?=to -?\d)", ""),
-    (r"\b(put|set|place|lower|bring|carry|walk|go|fly)\b([^,;.]*?) back (?=(?:down|on(?:to)?|to the (?!left|right|side))\b)",
-     r"\1\2 "),
+    (
+        r"\b(put|set|place|lower|bring|carry|walk|go|fly)\b([^,;.]*?) back (?=(?:down|on(?:to)?|to the (?!left|right|side))\b)",
+        r"\1\2 ",
+    ),
     (r"\bhalf way\b|\bhalf (?=open|close)", "halfway "),
     (r"\ball the way (?=to\b|back\b)", ""),
     (r"\buntil (\d\S* seconds?) (?:have|has) passed\b", r"for \1"),
-    (r"\buntil (?:you|it) (?:have|has) (?:covered|walked|travelled|traveled|gone|moved|driven|flown|turned|rotated|spun|climbed)"
-     rf" (?=(?:by )?(?:{_NUMBERS})\b)", ""),
-    (rf"\b(?:until|as soon as|when|once) (?:you|it) (?:are|is) (?:within )?({_NUMBERS}) ({_UNITS}) (?:of|from|away from|short of|in front of)\b",
-     r"\1 \2 short of"),
+    (
+        r"\buntil (?:you|it) (?:have|has) (?:covered|walked|travelled|traveled|gone|moved|driven|flown|turned|rotated|spun|climbed)"
+        rf" (?=(?:by )?(?:{_NUMBERS})\b)",
+        "",
+    ),
+    (
+        rf"\b(?:until|as soon as|when|once) (?:you|it) (?:are|is) (?:within )?({_NUMBERS}) ({_UNITS}) (?:of|from|away from|short of|in front of)\b",
+        r"\1 \2 short of",
+    ),
     (rf"\b((?:stop|halt|stand)\b[^,;.]*?) ({_NUMBERS}) ({_UNITS}) (?:away )?from\b", r"\1 \2 \3 short of"),
     (r"\buntil (?:it is|they are|you are) at (?=-?\d)", "to "),
-    (r"\buntil (?:it is|they are) (?=(?:\d\S* \w+ )?(?:above|over|below|under|level|horizontal|vertical|upright)\b)", ""),
+    (
+        r"\buntil (?:it is|they are) (?=(?:\d\S* \w+ )?(?:above|over|below|under|level|horizontal|vertical|upright)\b)",
+        "",
+    ),
     (r"\b(squat|crouch)\b([^,;.]*?) until (?:the|your) (\w+) (?:are|is) (?=level|horizontal)", r"\1\2 with \3 "),
-    (r"\b((?:turn|spin|rotate)\b[^,;.]*?) until (?:you|it) (?:faces?|are facing|is facing) (?=(?:the|a) (?!left|right|back|front))",
-     r"\1 to "),
+    (
+        r"\b((?:turn|spin|rotate)\b[^,;.]*?) until (?:you|it) (?:faces?|are facing|is facing) (?=(?:the|a) (?!left|right|back|front))",
+        r"\1 to ",
+    ),
     (r"\b((?:lower|raise|lift|move|bring|push|pull|drag|carry)\b[^,;.]*?) until it (?:touches|reaches) ", r"\1 to "),
     (r"\bcircle (?:around )?(?=(?:the|a|it)\b)", "go around "),
     (r"\bas (fast|far|high) as you can\b", r"as \1 as possible"),

@@ -455,7 +455,9 @@ class Scene:
     def along(self, words: Sequence[str]) -> list[str]:
         """Return the joints of a finger or limb that words name, or of an arm that is all of the body, in their order."""
         if digits := [digit for of in fingers_of(self.fingered, words) if words for digit in of.digits]:
-            return [j for j in self.joints if int(self.model.joint(j).bodyid[0]) in digits[0].bodies and len(digits) == 1]
+            return [
+                j for j in self.joints if int(self.model.joint(j).bodyid[0]) in digits[0].bodies and len(digits) == 1
+            ]
         parts = self.known(words) if words else [] if self.rises else self.hands
         return self.moving(self.body_of(parts[0])) if len(parts) == 1 else []
 

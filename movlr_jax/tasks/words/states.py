@@ -42,8 +42,7 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
     if word in LEVEL:
         free = [part for part in free if part.offset is not None]
         return [
-            ctx.clause(c.pointed, part=part, way=scene.of.up, word="level", axis=scene.flat(part))
-            for part in free
+            ctx.clause(c.pointed, part=part, way=scene.of.up, word="level", axis=scene.flat(part)) for part in free
         ]
     if word in _HIGH or word in _LOWERED:
         return [raised(ctx, part, 1 if word in _HIGH else -1) for part in free]
@@ -152,7 +151,9 @@ def bends(ctx: Context, parts: Sequence[Part], phrase: Phrase, sign: int) -> lis
         far = [ctx.scene.bending(part, *at)[:2] if (at := ctx.scene.bends(part)) else (0.0, 0.0) for part in parts]
         share = share if sign > 0 else 1.0 - share
         to = [float(np.interp(share, (0.0, 1.0), ends)) for ends in far]
-        return [clause for part, at in zip(parts, to, strict=True) for clause in bent(ctx, [part], 1, to=round(at, 3))]
+        return [
+            clause for part, at in zip(parts, to, strict=True) for clause in bent(ctx, [part], 1, to=round(at, 3))
+        ]
     by, to = phrase.number("angle"), phrase.number("angle_to")
     return bent(ctx, parts, sign, by, 0.0 if sign < 0 and by is to else to)
 

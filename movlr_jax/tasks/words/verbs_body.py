@@ -240,7 +240,9 @@ def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
         if ctx.verb and ctx.verb.type == "TURN" and (sign := _side(phrase, phrase.ways())):  # "turn left to the post"
             angle = sign * (angle - (ctx.moved.yaw or 0.0)) % (2 * np.pi)
             if ctx.moved.yaw is None or angle < c.OFF:
-                raise NotRead(word, "is where it faces already" if ctx.moved.yaw is not None else "is at no known angle")
+                raise NotRead(
+                    word, "is where it faces already" if ctx.moved.yaw is not None else "is at no known angle"
+                )
             return _turning(ctx, phrase, sign, float(angle))
     else:
         ways = phrase.ways()

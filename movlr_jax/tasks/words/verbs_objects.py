@@ -95,7 +95,10 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
         made, word = approach(ctx, phrase, things, grips=False) if objects else [], f"moves away from {other.words}"
         ways = [floats(ctx.scene.between(other, thing)) for thing in things]
         given = {"amount": distance, "word": word}
-        return [*made, *(ctx.clause(c.shifted, part=part, way=way, **given) for part, way in zip(things, ways, strict=True))]
+        return [
+            *made,
+            *(ctx.clause(c.shifted, part=part, way=way, **given) for part, way in zip(things, ways, strict=True)),
+        ]
     word = phrase.way()
     if objects:
         made = approach(ctx, phrase, things, grips=word in ("up", "down"))

@@ -115,7 +115,10 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
         return _kept_bent(ctx, phrase, angle)
     if phrase.has("here") or [str(slot.children[-1]) for slot in phrase.left if slot.data == "state"] == ["still"]:
         return in_place(ctx, phrase)
-    if not phrase.has("state", "place", "direction", "path", "extent") and ctx.it and (joints := ctx.joints(phrase)):
+    bare = not phrase.has("state", "place", "direction", "path", "extent") and ctx.it
+    if bare and not ctx.begins and ctx.fingers(phrase):  # "make a fist and hold it"
+        return []
+    if bare and (joints := ctx.joints(phrase)):
         return [ctx.clause(c.never, what=ctx.clause(c.joint, name=joint)) for joint in joints] * ctx.begins
     before, states = list(ctx.last), phrase.words("state")
     for slot in phrase.take("extent"):
