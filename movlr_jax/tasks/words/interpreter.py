@@ -24,10 +24,9 @@ _GOES_ON = ("TRAVEL", "TURN", "STEP", "RAISE", "LOWER", "BEND", "STRAIGHTEN", "W
             "JUMP", "CLOSE", "OPEN", "LEAN", "PUT", "MOVE", "PUSH")  # fmt: skip
 _MAY_SAY_NOTHING = ("STAY", "KEEP", "STAND")
 _NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.over, c.joint, c.squat, c.leaned)
-_AMOUNTS, _AMOUNT_SLOTS = (
-    ("by", "to", "amount", "angle", "times"),
-    ("distance", "angle", "angle_to", "times", "height"),
-)
+_AMOUNTS = ("by", "to", "amount", "angle", "times")
+_AMOUNT_SLOTS = ("distance", "angle", "angle_to", "times", "height")
+_LEAST = ("at least", "more than", "no less than", "not less than")
 # verbs that go as high, as far or as fast as they can if no amount is said
 _EXTENTS = {
     **dict.fromkeys(("high", "as high as possible"), ("RAISE", "JUMP", "WAVE")),
@@ -36,7 +35,10 @@ _EXTENTS = {
 }
 # measures that set the same as another one; a phase can have only one value of each
 _SETS = {"progress_m_s": "distance_m", "raised_m": "height_m", "lowered_m": "height_m"}
-_OPPOSITE = {"_lowered_m": "_raised_m", "_at_rad": "_turned_rad", "_at_m": "_moved_m", "_bent_rad": "_angle_rad", "_straightened_rad": "_angle_rad", "_lean_right_": "_lean_left_", "_lean_backward_": "_lean_forward_"}
+_OPPOSITE = {
+    "_lowered_m": "_raised_m", "_lean_right_": "_lean_left_", "_lean_backward_": "_lean_forward_",
+    "_at_m": "_moved_m", "_at_rad": "_turned_rad", "_bent_rad": "_angle_rad", "_straightened_rad": "_angle_rad",
+}  # fmt: skip
 _ONCE = (c.turn, c.travel, c.risen)  # twice is more than once
 _SAYS_WORD = (c.travel, c.face, c.risen, c.at_height, c.leaned)
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
@@ -128,15 +130,15 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
         flies = isinstance(verb, lark.Token) and verb.type in ("RISE", "DESCEND", "HOVER") and ctx.verb != verb
         flies &= ctx.verb != "hover" or c.lasts in _rows(group)
         comes = verb in ("return", "come") or any(child.find_data("start_place"))
-        if not together and (
-            flies and any(_climbs(ctx.scene, cl) for cl in group) or comes and c.travel in _rows(group)
-        ):
+        climbs = flies and any(_climbs(ctx.scene, clause) for clause in group)
+        if not together and (climbs or (comes and c.travel in _rows(group))):
             group = next_one()
         ctx.begins = not group
         made = _clause(ctx, child)
         if ctx.verb is not None and ctx.verb.type == "STAY" and c.travel in _rows(made):  # "and stop short of it"
             group, made = _cut_short(ctx, group, made[0]), []
-        if not together and _arrives(ctx, group) and c.stay in _rows(made):  # it travels, then stops
+        arrives = any(cl.row is c.travel and (cl["distance"] or ctx.stops == "stop") for cl in group)
+        if not together and arrives and c.stay in _rows(made):  # it travels, then stops
             ctx.stops, picked = "", True
         else:  # "lift it and put it there"
             put = [cl for cl in made if cl.row is c.over or (cl.row is c.near and cl["must"])]
@@ -156,14 +158,7 @@ def _cut_short(ctx: Context, group: list[Clause], there: Clause) -> list[Clause]
         if same and (cl["distance"] is None or cl["word"] == f"to {there['word'].partition(' of ')[2]}"):
             told = {name: there[name] for name in ("way", "word", "distance")}
             return [*group[:i], cl.but(**told), *group[i + 1 :]]
-    raise NotRead(
-        str(ctx.verb), "needs a travel in this direction before, as in walk forward and stop short of the ball"
-    )
-
-
-def _arrives(ctx: Context, group: Sequence[Clause]) -> bool:
-    """Return whether the body travels, and then stays or stops where that ends."""
-    return any(clause.row is c.travel and (clause["distance"] or ctx.stops == "stop") for clause in group)
+    raise NotRead(str(ctx.verb), "needs a travel there before, as in walk forward and stop short of the ball")
 
 
 def _metrics(clauses: Sequence[Clause]) -> set[tuple[str, int]]:
@@ -285,7 +280,7 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     taken, over = phrase.number("taking"), taking is not None and taking.children[0] == "over"
     if taken and {*phrase.words("tempo", keep=True)} <= {*(("slowly", "slow") if over else ("fast", "quickly"))}:
         phrase.take("tempo")  # "slowly over 3 seconds"
-    if phrase.bound and not _least(phrase.bound):
+    if phrase.bound and phrase.bound not in _LEAST:
         raise NotRead(phrase.bound, "says nothing that is understood of a time", len(ctx.text))
     phrase.lasts, phrase.bound = seconds is not None, ""
     balance, lowest = ctx.balance, ctx.lowest
@@ -298,9 +293,7 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
         return [*made, ctx.clause(c.lasts, s=seconds)] if seconds else made
     if taken:
         if not made or any(cl.row in _ENDLESS or (cl.row is c.travel and not cl["distance"]) for cl in made):
-            raise phrase.unread(
-                taking, f"is the time of what ends, and {phrase.verb!r} has no end here; say for how long"
-            )
+            raise phrase.unread(taking, f"needs what ends, and {phrase.verb!r} does not here; say for how long")
         made = _taking(ctx, made, taken, over)
     if seconds:
         made = [*made, ctx.clause(c.lasts, s=seconds)]
@@ -321,15 +314,11 @@ def _taking(ctx: Context, made: list[Clause], s: float, over: bool) -> list[Clau
 def _bounded(phrase: Phrase, clause: Clause) -> Clause:
     """Return a clause of which the amount is a bound. Raises NotRead."""
     goal = clause.measure.goal
-    if clause.row not in (c.stay, c.near, c.gripped) and not (goal.low > 0 and np.isfinite(goal.high)):
-        raise NotRead(phrase.bound, f"says nothing that is understood of {phrase.verb!r}", len(phrase.text))
     if clause.row in (c.stay, c.near, c.gripped):
         return clause
-    return replace(clause, bound=1 if _least(phrase.bound) else -1)
-
-
-def _least(bound: str) -> bool:
-    return bound in ("at least", "more than", "no less than", "not less than")
+    if not (goal.low > 0 and np.isfinite(goal.high)):
+        raise NotRead(phrase.bound, f"says nothing that is understood of {phrase.verb!r}", len(phrase.text))
+    return replace(clause, bound=1 if phrase.bound in _LEAST else -1)
 
 
 def _is_posture(said: Sequence[Tree]) -> bool:

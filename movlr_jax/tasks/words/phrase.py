@@ -10,8 +10,8 @@ import lark
 import numpy as np
 
 from movlr_jax.errors import UserError
+from movlr_jax.models.hands import Fingers, fingers_of
 from movlr_jax.tasks.words.clauses import Clause, P, Row, clause
-from movlr_jax.tasks.words.hands import Fingers, fingers_of
 from movlr_jax.tasks.words.parts import Part
 from movlr_jax.tasks.words.scene import HINGES, ORDINALS, Scene
 from movlr_jax.tasks.words.sentence import FALLEN
@@ -22,16 +22,8 @@ WAYS = {"forward": (1, 0, 0), "ahead": (1, 0, 0), "back": (-1, 0, 0), "left": (0
          "up": (0, 0, 1), "down": (0, 0, -1)}  # fmt: skip
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
            "ten": 10, "half": 0.5}  # fmt: skip
-_UNITS = {
-    "cm": 0.01,
-    "cen": 0.01,
-    "mm": 0.001,
-    "inch": 0.0254,
-    "ft": 0.3048,
-    "deg": np.pi / 180,
-    "rev": 2 * np.pi,
-    "km/": 1 / 3.6,
-}  # fmt: skip; first letters -> SI
+_UNITS = {"cm": 0.01, "cen": 0.01, "mm": 0.001, "inch": 0.0254, "ft": 0.3048, "deg": np.pi / 180, "rev": 2 * np.pi,
+          "km/": 1 / 3.6}  # fmt: skip
 _TIMES = {"once": 1, "twice": 2, "thrice": 3}
 
 
@@ -112,7 +104,8 @@ class Phrase:
         slot = self.has(*kinds)
         return slot is not None and any(str(token).startswith("-") for token in slot.children)
 
-    def times(self) -> float | None:
+    def times(self, whole: bool = True) -> Any:
+        """Take how often something is done, an int or a float that is not `whole`; None if it is not said."""
         slot = self.has("times")
         word = str(slot.children[0]) if slot else ""
         if word == "again":
@@ -120,19 +113,15 @@ class Phrase:
         if word in _TIMES:
             self.one("times")
             return _TIMES[word]
-        return self.number("times")
+        times = self.number("times")
+        if slot and times and times % 1 and whole:
+            raise self.unread(slot, "is no whole number")
+        return times if times is None or times % 1 else int(times)
 
     def share(self) -> float | None:
         """Take how far of its way something goes: 1 is all of it."""
         slot = self.one("share")
         return None if slot is None else 0.5 if slot.children[0] == "halfway" else 1.0
-
-    def count(self) -> int | None:
-        """Take how often something is done, which must be a whole number."""
-        slot, times = self.has("times"), self.times()
-        if slot and times and times % 1:
-            raise self.unread(slot, "is no whole number")
-        return None if times is None else int(times)
 
     def ways(self, keep: bool = False) -> list[str]:
         """Take the directions: forward, back, left, right, up, down, clockwise, ..."""
@@ -228,6 +217,10 @@ class Context:
                 words = words[at + 1 :]
             found += self.it if words in (["it"], ["them"]) and self.it else [words]
         return found
+
+    def named(self, phrase: Phrase, kind: str = "thing") -> list[list[str]]:
+        """Return the words of each thing that slots of a kind name, and leave them."""
+        return [words for slot in phrase.left if slot.data == kind for words in self.said(slot.children[0])]
 
     def nouns(self, nouns: Tree, hinge: bool = False, each: bool = False) -> list[Part]:
         """Return the parts and objects that nouns name, each of them. Raises NotRead.
@@ -328,7 +321,7 @@ class Context:
 
     def _all(self, phrase: Phrase, kind: str, find: Callable[[list[str]], list[T]]) -> list[list[T]]:
         """Take the slots of a kind and return what they name, if `find` finds something for each; else leave them."""
-        said = [words for slot in phrase.left if slot.data == kind for words in self.said(slot.children[0])]
+        said = self.named(phrase, kind)
         found = [find(words) for words in said]
         if not found or not all(found):
             return []

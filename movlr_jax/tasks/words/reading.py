@@ -30,7 +30,9 @@ _NUMBER = r"-?[\d.]+|[+-]?[xyz]"
 _ARTICLES = "the|a|an|its|your|his|her|their"
 _NUMBERS = "\\d[\\d.]*|" + "|".join(NUMBERS)
 _UNITS = "met(?:er|re)s?|m|cm|centimet(?:er|re)s?|seconds?|s|degrees?|revolutions?|times|inch(?:es)?"
-# what is said in other words: a pattern -> the same in the words of the grammar
+# what is said in other words: a pattern -> the same in the words of the grammar, in this order
+_IS, _WHO = r"(?:it is|it was|they are|they were|you are)", r"(?:you|it|they)"
+_CHANGED = "covered|walked|travelled|traveled|gone|moved|driven|flown|turned|rotated|spun|climbed"
 _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"[.!]+\s*$", ""),
     (r"°", " degrees"),
@@ -41,71 +43,57 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"^(?!.*\bthen\b)([^,;.]+),? after (\w+ing\b[^,;.]+)$", r"\2, then \1"),
     (r",? before (?=\w+ing\b)", ", then "),
     (r"\b(?:and )?only (then|after that)\b", r"\1"),
+    # amounts
     (rf"\bhalf an? (?={_UNITS}\b)", "0.5 "),
     (r"\b(met(?:er|re)s?|m) (?:per|a|an) (?:second|s)\b", "m/s"),
     (r"\b(centimet(?:er|re)s?|cm) (?:per|a) (?:second|s)\b", "cm/s"),
     (rf"\b({_NUMBERS}) (?:full |whole |complete )?(?:turns|rotations)\b", r"\1 revolutions"),
     (rf"\b(?:an?|one|1) ({_UNITS}) and a half\b", r"1.5 \1"),
     (rf"\b({_NUMBERS}) and a half (?={_UNITS})\b", lambda found: f"{NUMBERS.get(found[1].lower()) or found[1]}.5 "),
-    (r"\ban? (?=(?:centi)?met(?:er|re)\b)", "1 "),
-    (r"\b(for|in|within|over) a (?=second\b)", r"\1 1 "),
+    (r"\ban? (?=(?:centi)?met(?:er|re)\b)|(?:(?<=for )|(?<=in )|(?<=over ))a (?=second\b)", "1 "),
     (r"\bminus (?=\d)", "-"),
     (r"(?<=\d) ?(?:feet|foot)\b", " ft"),
     (r"\b(counter|anti)-(clockwise)", r"\1\2"),
-    (r"(?<=\d)-?(?=(?:m|cm|mm|s|deg|degrees?|rad|km/h|m/s)\b)", " "),
-    (r"(?<=\d)-(?=degree)|(?<=[a-z])-(?=[a-z]{3})", " "),
-    (r"\bparallel to the (?:floor|ground)\b", "level"),
-    (r"\b(?<!soon )(?:where|as) (?:it is|it was|they are|they were|you are)\b", "in place"),
-    (r"\b(to )?where (?:you|it) (?:started|began)\b", "to the start"),
-    (r"\bback (?=to -?\d)", ""),
-    (
-        r"\b(put|set|place|lower|bring|carry|walk|go|fly)\b([^,;.]*?) back (?=(?:down|on(?:to)?|to the (?!left|right|side))\b)",
-        r"\1\2 ",
-    ),
+    (r"(?<=\d)-?(?=(?:m|cm|mm|s|deg|degrees?|rad|km/h|m/s)\b)|(?<=\d)-(?=degree)|(?<=[a-z])-(?=[a-z]{3})", " "),
     (r"\bhalf way\b|\bhalf (?=open|close)", "halfway "),
-    (r"\ball the way (?=to\b|back\b)", ""),
-    (r"\buntil (\d\S* seconds?) (?:have|has) passed\b", r"for \1"),
-    (
-        r"\buntil (?:you|it) (?:have|has) (?:covered|walked|travelled|traveled|gone|moved|driven|flown|turned|rotated|spun|climbed)"
-        rf" (?=(?:by )?(?:{_NUMBERS})\b)",
-        "",
-    ),
-    (
-        rf"\b(?:until|as soon as|when|once) (?:you|it) (?:are|is) (?:within )?({_NUMBERS}) ({_UNITS}) (?:of|from|away from|short of|in front of)\b",
-        r"\1 \2 short of",
-    ),
-    (rf"\b((?:stop|halt|stand)\b[^,;.]*?) ({_NUMBERS}) ({_UNITS}) (?:away )?from\b", r"\1 \2 \3 short of"),
-    (r"\buntil (?:it is|they are|you are) at (?=-?\d)", "to "),
-    (
-        r"\buntil (?:it is|they are) (?=(?:\d\S* \w+ )?(?:above|over|below|under|level|horizontal|vertical|upright)\b)",
-        "",
-    ),
-    (r"\b(squat|crouch)\b([^,;.]*?) until (?:the|your) (\w+) (?:are|is) (?=level|horizontal)", r"\1\2 with \3 "),
-    (
-        r"\b((?:turn|spin|rotate)\b[^,;.]*?) until (?:you|it) (?:faces?|are facing|is facing) (?=(?:the|a) (?!left|right|back|front))",
-        r"\1 to ",
-    ),
-    (r"\b((?:lower|raise|lift|move|bring|push|pull|drag|carry)\b[^,;.]*?) until it (?:touches|reaches) ", r"\1 to "),
-    (r"\bcircle (?:around )?(?=(?:the|a|it)\b)", "go around "),
-    (r"\bas (fast|far|high) as you can\b", r"as \1 as possible"),
-    (r"\bjump(s|ing)? up and down\b", r"jump\1"),
-    (r"\btake a (?=step (?:forward|back|to)\b)", ""),
-    (r"\btake (?=\w+ steps?\b)", "walk "),
-    (r"\b((?:put|set|place)\b[^,;.]*?) down (?=on(?:to)?\b)", r"\1 "),
-    (r"\baway from (?:the robot|you|yourself|itself)\b", "away"),
-    (r"\buntil (?:you|it) (?:reach(?:es)?|gets? to|arrives? at|are at|is at) ", "to "),
-    (r" until you (?:touch|hit|bump into) ([^,;.]+?)(?=[,;.]| and\b| then\b|$)", r" to \1, then meet \1"),
     (r"\ball the way (around|round)\b", "a full turn"),
     (r"\bhalfway (around|round)\b", "half a turn"),
-)
+    # places and ends
+    (r"\bparallel to the (?:floor|ground)\b", "level"),
+    (rf"\b(?<!soon )(?:where|as) {_IS}\b", "in place"),
+    (r"\b(to )?where (?:you|it) (?:started|began)\b", "to the start"),
+    (r"\baway from (?:the robot|you|yourself|itself)\b", "away"),
+    (r"\bcircle (?:around )?(?=(?:the|a|it)\b)", "go around "),
+    (r"\bas (fast|far|high) as you can\b", r"as \1 as possible"),
+    (r"\btake (?!a step (?:forward|back|to)\b)(?=\w+ steps?\b)", "walk "),
+    (r"\b((?:put|set|place|lower|bring|carry|walk|go|fly)\b[^,;.]*?) back"
+     r" (?=(?:down|on|onto|to the (?!left|right))\b)",
+     r"\1 "),
+    (r"\b((?:put|set|place)\b[^,;.]*?) down (?=on(?:to)?\b)", r"\1 "),
+    (r"\buntil (\d\S* seconds?) (?:have|has) passed\b", r"for \1"),
+    (rf"\b(?:until|as soon as|when|once) {_IS} (?:within )?({_NUMBERS}) ({_UNITS})"
+     r" (?:(?:away )?from|of|in front of)\b", r"\1 \2 short of"),
+    (rf"\b((?:stop|halt|stand)\b[^,;.]*?) ({_NUMBERS}) ({_UNITS}) (?:away )?from\b", r"\1 \2 \3 short of"),
+    (rf"\buntil {_IS} at (?=-?\d)", "to "),
+    (r"\bback (?=to -?\d)|\ball the way (?=to\b|back\b)|\btake a (?=step (?:forward|back|to)\b)"
+     r"|(?<=jump) up and down\b|(?<=jumping) up and down\b"
+     rf"|\buntil {_WHO} (?:have|has) (?:{_CHANGED}) (?=(?:by )?(?:{_NUMBERS})\b)"
+     rf"|\buntil {_IS} (?=(?:\d\S* \w+ )?(?:above|over|below|under|level|horizontal|vertical|upright)\b)", ""),
+    (r"\b(squat|crouch)\b([^,;.]*?) until (?:the|your) (\w+) (?:are|is) (?=level|horizontal)", r"\1\2 with \3 "),
+    (rf"\b((?:turn|spin|rotate)\b[^,;.]*?) until (?:{_WHO} faces?|{_IS} facing) (?=the (?!left|right|back|front))",
+     r"\1 to "),
+    (r"\b((?:lower|raise|lift|move|bring|push|pull|drag|carry)\b[^,;.]*?) until it (?:touches|reaches) ", r"\1 to "),
+    (rf"\b((?:walk|go|run|drive|fly|trot|crawl|jog|roll)\b[^,;.]*?) until (?:{_WHO} (?:reach|get to)|{_IS} at) ",
+     r"\1 to "),
+    (r" until you (?:touch|hit|bump into) ([^,;.]+?)(?=[,;.]| and\b| then\b|$)", r" to \1, then meet \1"),
+)  # fmt: skip
 _JOIN = "and|then|while|with|without"
 _EXAMPLES = (
     "walk forward", "walk forward 2 m", "walk backward", "walk left", "run forward", "turn left by 90 degrees",
     "turn right by 90 degrees", "turn left, then walk forward", "walk in a circle", "jump", "stand still",
-    "march in place",
-    "squat", "lie down", "raise the right arm", "raise both arms", "bend the right knee", "wave",
-    "lift the cube by 10 cm",
-    "flex the elbow to 90 degrees", "hover at 1 m", "climb by 1 m", "keep the head level", "stand on the left leg",
+    "march in place", "squat", "lie down", "raise the right arm", "raise both arms", "bend the right knee", "wave",
+    "lift the cube by 10 cm", "flex the elbow to 90 degrees", "hover at 1 m", "climb by 1 m", "keep the head level",
+    "stand on the left leg",
 )  # fmt: skip
 
 

@@ -15,9 +15,9 @@ from movlr_jax.biomech.world import EARTH, box_corners, world_of
 from movlr_jax.errors import UserError
 from movlr_jax.models.derived import lies, span_of, travels
 from movlr_jax.models.from_path import above
+from movlr_jax.models.hands import DIGITS, HANDS, Digit, Hand, fingers_of, hands_of, names_of
 from movlr_jax.models.motors import carrying
 from movlr_jax.models.names import PLACES, SIDES, part_of, words_of
-from movlr_jax.tasks.words.hands import DIGITS, HANDS, Digit, Hand, fingers_of, hands_of, names_of
 from movlr_jax.tasks.words.measure import Subject, Vector
 from movlr_jax.tasks.words.parts import JOINTS, NAMED, Between, Part, Parts
 
@@ -245,12 +245,6 @@ class Scene:
             return way, float(f"{distance - front - self.extends(part, -way) - gap:.2g}")
         return apart / distance, float(f"{max(distance - self.size(part) - _BESIDE, 0.5 * distance):.2g}")
 
-    def between(self, one: Part, other: Part) -> np.ndarray:
-        """Return the horizontal direction [3] from one part to another one."""
-        up, apart = np.asarray(self.of.up), other.now(self.data) - one.now(self.data)
-        apart = apart - (apart @ up) * up
-        return apart / max(float(np.linalg.norm(apart)), 1e-6)
-
     def yaw(self, way: np.ndarray) -> float:
         """Return the angle in rad, left positive, from ahead to a horizontal direction [3]."""
         return float(np.arctan2(self.around[1] @ way, self.around[0] @ way))
@@ -453,12 +447,11 @@ class Scene:
         return [joint for joint in self.joints if int(self.model.joint(joint).bodyid[0]) in bodies]
 
     def along(self, words: Sequence[str]) -> list[str]:
-        """Return the joints of a finger or limb that words name, or of an arm that is all of the body, in their order."""
-        if digits := [digit for of in fingers_of(self.fingered, words) if words for digit in of.digits]:
-            return [
-                j for j in self.joints if int(self.model.joint(j).bodyid[0]) in digits[0].bodies and len(digits) == 1
-            ]
-        parts = self.known(words) if words else [] if self.rises else self.hands
+        """Return the joints of a finger, a limb, or an arm that is all of the body, in their order."""
+        digits = [digit for of in fingers_of(self.fingered, words) if words for digit in of.digits]
+        if len(digits) == 1:
+            return [j for j in self.joints if int(self.model.joint(j).bodyid[0]) in digits[0].bodies]
+        parts = [] if digits else self.known(words) if words else [] if self.rises else self.hands
         return self.moving(self.body_of(parts[0])) if len(parts) == 1 else []
 
     def axis(self, part: Part) -> Vector | None:

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from movlr_jax._util.quantities import quantity
+from movlr_jax.models.hands import Fingers
 from movlr_jax.models.names import side_of
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
-from movlr_jax.tasks.words.hands import Fingers
 from movlr_jax.tasks.words.parts import JOINTS, Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase
 from movlr_jax.tasks.words.scene import floats
@@ -148,12 +148,11 @@ def bent(
 
 def bends(ctx: Context, parts: Sequence[Part], phrase: Phrase, sign: int) -> list[Clause]:
     if share := phrase.share():
-        far = [ctx.scene.bending(part, *at)[:2] if (at := ctx.scene.bends(part)) else (0.0, 0.0) for part in parts]
-        share = share if sign > 0 else 1.0 - share
-        to = [float(np.interp(share, (0.0, 1.0), ends)) for ends in far]
-        return [
-            clause for part, at in zip(parts, to, strict=True) for clause in bent(ctx, [part], 1, to=round(at, 3))
-        ]
+        share, made = share if sign > 0 else 1.0 - share, list[Clause]()
+        for part in parts:
+            low, high, _ = ctx.scene.bending(part, *at) if (at := ctx.scene.bends(part)) else (0.0, 0.0, 0.0)
+            made += bent(ctx, [part], to=round(low + share * (high - low), 3))
+        return made
     by, to = phrase.number("angle"), phrase.number("angle_to")
     return bent(ctx, parts, sign, by, 0.0 if sign < 0 and by is to else to)
 

@@ -104,7 +104,7 @@ def _around(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise NotRead(part.words, "is nothing to go around here")
     if (ways := phrase.ways()) and ways[0] in WAYS:
         raise NotRead(ways[0], "can mean two ways around; say clockwise or counterclockwise")
-    given = {"sign": _side(phrase, ways) or 1, "turns": phrase.times() or 1.0}
+    given = {"sign": _side(phrase, ways) or 1, "turns": phrase.times(whole=False) or 1}
     speed, apart = ctx.scene.speed(_PACES.get(phrase.verb, "walk")), part.now(ctx.scene.data)[:2]
     ctx.moved.measured, ctx.moved.yaw = False, None
     far = float(np.linalg.norm((ctx.scene.data.body(ctx.scene.root).xpos + ctx.moved.travelled)[:2] - apart))
@@ -134,9 +134,7 @@ def _direction(ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool) ->
         other = ctx.nouns(away.children[1])[0]
         return f"away from {other.words}", -_towards(ctx, other)[0], None
     if place or short:
-        other = place[1] if place else ctx.nouns(short.children[-1])[0] if short else None
-        assert other is not None
-        gap = phrase.number("gap")
+        other, gap = place[1] if place else ctx.nouns(short.children[-1])[0], phrase.number("gap")
         direction, far = _towards(ctx, other, gap)
         if any(way not in WAYS or ctx.along(way) @ direction < SAME_WAY for way in ways):
             raise NotRead(ways[0], f"is not where {other.words} is")
@@ -202,7 +200,7 @@ def _turn(ctx: Context, phrase: Phrase) -> list[Clause]:
     part = str(slot.children[-1]).split()[0] if slot else ""
     by_part = part and not (spins and part in ("around", "round"))
     angle = _PART_TURNS[part] if by_part else phrase.number("angle")
-    sign, times = _side(phrase, phrase.ways()), phrase.times()
+    sign, times = _side(phrase, phrase.ways()), phrase.times(whole=False)
     if angle is None and not part and phrase.verb in ("make", "twist"):
         raise phrase.no("needs what to make, as in make half a turn")
     if times and angle is None and not spins:
@@ -240,9 +238,7 @@ def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
         if ctx.verb and ctx.verb.type == "TURN" and (sign := _side(phrase, phrase.ways())):  # "turn left to the post"
             angle = sign * (angle - (ctx.moved.yaw or 0.0)) % (2 * np.pi)
             if ctx.moved.yaw is None or angle < c.OFF:
-                raise NotRead(
-                    word, "is where it faces already" if ctx.moved.yaw is not None else "is at no known angle"
-                )
+                raise NotRead(word, "is where it faces already, or at no known angle")
             return _turning(ctx, phrase, sign, float(angle))
     else:
         ways = phrase.ways()
@@ -259,7 +255,7 @@ def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 def _jump(ctx: Context, phrase: Phrase) -> list[Clause]:
     here = _here(ctx, phrase)
-    times, ways = phrase.count(), {*phrase.ways(keep=True)} - {"up"}
+    times, ways = phrase.times(), {*phrase.ways(keep=True)} - {"up"}
     ctx.must_rise(phrase, "leave the ground")
     if "down" in ways:
         raise NotRead("down", f"does not go with {phrase.verb!r}")
@@ -413,14 +409,6 @@ def _lie(ctx: Context, phrase: Phrase) -> list[Clause]:
     return [_low(ctx, scene.root, most, "lie down"), *made]
 
 
-def _fall(ctx: Context, phrase: Phrase) -> list[Clause]:
-    return _lie(ctx, phrase) if ctx.scene.rises else []
-
-
-def _sit(ctx: Context, phrase: Phrase) -> list[Clause]:
-    return [_low(ctx, ctx.scene.root, _SIT * ctx.scene.of.height, "sit down")]
-
-
 def _kneel(ctx: Context, phrase: Phrase) -> list[Clause]:
     knees = ctx.scene.known(["both", "knees"])
     if len(knees) < 2:
@@ -452,6 +440,7 @@ def _keep(ctx: Context, phrase: Phrase) -> list[Clause]:
 BODY_VERBS = {
     "TRAVEL": _travel, "STEP": _step, "TURN": _turn, "FACE": _face, "JUMP": _jump, "STAND": _stand, "STAY": _stay,
     "RISE": _rise, "DESCEND": lambda ctx, phrase: _rise(ctx, phrase, -1), "HOVER": _hover,
-    "SQUAT": _squat, "LIE": _lie, "KNEEL": _kneel, "SIT": _sit,
-    "FALL": _fall, "MOVE": _move, "KEEP": _keep,
+    "SIT": lambda ctx, phrase: [_low(ctx, ctx.scene.root, _SIT * ctx.scene.of.height, "sit down")],
+    "SQUAT": _squat, "LIE": _lie, "KNEEL": _kneel,
+    "FALL": lambda ctx, phrase: _lie(ctx, phrase) if ctx.scene.rises else [], "MOVE": _move, "KEEP": _keep,
 }  # fmt: skip

@@ -93,12 +93,12 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     if away := phrase.one("away"):
         other = ctx.nouns(away.children[1])[0] if len(away.children) > 1 else ctx.scene.parts.of(ctx.scene.root)
         made, word = approach(ctx, phrase, things, grips=False) if objects else [], f"moves away from {other.words}"
-        ways = [floats(ctx.scene.between(other, thing)) for thing in things]
-        given = {"amount": distance, "word": word}
-        return [
-            *made,
-            *(ctx.clause(c.shifted, part=part, way=way, **given) for part, way in zip(things, ways, strict=True)),
-        ]
+        for part in things:
+            begin = other.now(ctx.scene.data) - ctx.scene.data.body(ctx.scene.root).xpos
+            if not (there := ctx.scene.towards(part, begin)):
+                raise phrase.unread(away, "has no direction: it is there")
+            made.append(ctx.clause(c.shifted, part=part, way=floats(there[0]), amount=distance, word=word))
+        return made
     word = phrase.way()
     if objects:
         made = approach(ctx, phrase, things, grips=word in ("up", "down"))

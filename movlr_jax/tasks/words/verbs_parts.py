@@ -7,10 +7,10 @@ from collections.abc import Callable
 import lark
 import numpy as np
 
+from movlr_jax.models.hands import fingers_of
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words import states as st
 from movlr_jax.tasks.words.clauses import Clause
-from movlr_jax.tasks.words.hands import fingers_of
 from movlr_jax.tasks.words.phrase import Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import HINGES, floats
 from movlr_jax.tasks.words.verbs_objects import approach, moved_to
@@ -90,7 +90,7 @@ def _point(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 
 def _wave(ctx: Context, phrase: Phrase) -> list[Clause]:
-    scene, times = ctx.scene, phrase.count()
+    scene, times = ctx.scene, phrase.times()
     parts = ctx.things(phrase) or ctx.tools(phrase) or scene.known(["hand"], "right")
     if not parts:
         why = "needs a hand, and no body of this model is named so; name a part, as in wave the arm"
@@ -112,7 +112,10 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     if made := st.fingers_in_state(ctx, phrase):
         return made
     if angle := phrase.has("angle_to"):
-        return _kept_bent(ctx, phrase, angle)
+        states = phrase.words("state")
+        if not {*states} <= {*st.BENT} or (not states and any(words[-1] in HINGES for words in ctx.named(phrase))):
+            raise phrase.unread(angle)
+        return _bend(ctx, phrase)
     if phrase.has("here") or [str(slot.children[-1]) for slot in phrase.left if slot.data == "state"] == ["still"]:
         return in_place(ctx, phrase)
     bare = not phrase.has("state", "place", "direction", "path", "extent") and ctx.it
@@ -144,7 +147,7 @@ def in_place(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return that joints, parts or objects do not move; an object that is held still is in the hand."""
     here = phrase.take("here") or phrase.verb in ("leave", "move")
     phrase.take("state")
-    said = [words for slot in phrase.left if slot.data == "thing" for words in ctx.said(slot.children[0])]
+    said = ctx.named(phrase)
     named = {joint for words in ctx.it for joint in ctx.scene.joint(words)}
     if named and said in ([["others"]], [["other", "joints"]]):
         phrase.take("thing")
@@ -155,15 +158,6 @@ def in_place(ctx: Context, phrase: Phrase) -> list[Clause]:
     things = ctx.things(phrase)
     held = not here and not any(map(ctx.scene.own, things))
     return approach(ctx, phrase, things, must=True) if held else st.in_place(ctx, things)
-
-
-def _kept_bent(ctx: Context, phrase: Phrase, angle: Tree) -> list[Clause]:
-    """Return that a joint is kept at an angle, or a limb bent at one."""
-    states = phrase.words("state")
-    said = [words[-1] for slot in phrase.left if slot.data == "thing" for words in ctx.said(slot.children[0])]
-    if not {*states} <= {*st.BENT} or (not states and {*said} & {*HINGES}):
-        raise phrase.unread(angle)
-    return _bend(ctx, phrase)
 
 
 def posture(ctx: Context, tree: Tree) -> list[Clause]:
