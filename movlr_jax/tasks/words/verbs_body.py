@@ -133,8 +133,8 @@ def _direction(ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool) ->
             raise phrase.unread(away, "does not say from what")
         other = ctx.nouns(away.children[1])[0]
         return f"away from {other.words}", -_towards(ctx, other)[0], None
-    if place or short:
-        other, gap = place[1] if place else ctx.nouns(short.children[-1])[0], phrase.number("gap")
+    if found := [place[1]] if place else ctx.nouns(short.children[-1]) if short else []:
+        other, gap = found[0], phrase.number("gap")
         direction, far = _towards(ctx, other, gap)
         if any(way not in WAYS or ctx.along(way) @ direction < SAME_WAY for way in ways):
             raise NotRead(ways[0], f"is not where {other.words} is")

@@ -147,9 +147,8 @@ def in_place(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return that joints, parts or objects do not move; an object that is held still is in the hand."""
     here = phrase.take("here") or phrase.verb in ("leave", "move")
     phrase.take("state")
-    said = ctx.named(phrase)
     named = {joint for words in ctx.it for joint in ctx.scene.joint(words)}
-    if named and said in ([["others"]], [["other", "joints"]]):
+    if named and ctx.named(phrase) in ([["others"]], [["other", "joints"]]):
         phrase.take("thing")
         others = tuple(name for name in ctx.scene.joints if name not in named and not ctx.scene.slides(name))
         return [ctx.clause(c.still, words="other joints", joints=others)]
