@@ -281,6 +281,8 @@ class Context:
 
     def tools(self, phrase: Phrase) -> list[Part]:
         """Take the parts that act: "with the right hand"."""
+        if it := [slot for slot in phrase.left if slot.data == "tool" and self.span(slot) in ("it", "them")]:
+            raise phrase.unread(it[0], "can mean several; say the name")
         return [part for slot in phrase.take("tool") for part in self.nouns(slot.children[0])]
 
     def places(self, phrase: Phrase, *preps: str) -> list[tuple[str, Part]]:

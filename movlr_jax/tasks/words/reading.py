@@ -32,6 +32,7 @@ _NUMBERS = "\\d[\\d.]*|" + "|".join(NUMBERS)
 _UNITS = "met(?:er|re)s?|m|cm|centimet(?:er|re)s?|seconds?|s|degrees?|revolutions?|times|inch(?:es)?"
 # what is said in other words: a pattern -> the same in the words of the grammar, in this order
 _IS, _WHO = r"(?:it is|it was|they are|they were|you are)", r"(?:you|it|they)"
+_GOES = "walk|go|run|drive|fly|trot|crawl|jog|roll"
 _CHANGED = "covered|walked|travelled|traveled|gone|moved|driven|flown|turned|rotated|spun|climbed"
 _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"[.!]+\s*$", ""),
@@ -83,9 +84,10 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"\b((?:turn|spin|rotate)\b[^,;.]*?) until (?:{_WHO} faces?|{_IS} facing) (?=the (?!left|right|back|front))",
      r"\1 to "),
     (r"\b((?:lower|raise|lift|move|bring|push|pull|drag|carry)\b[^,;.]*?) until it (?:touches|reaches) ", r"\1 to "),
-    (rf"\b((?:walk|go|run|drive|fly|trot|crawl|jog|roll)\b[^,;.]*?) until (?:{_WHO} (?:reach|get to)|{_IS} at) ",
+    (rf"\b((?:{_GOES})\b[^,;.]*?) until (?:{_WHO} (?:reach|get to)|{_IS} at) ",
      r"\1 to "),
-    (r" until you (?:touch|hit|bump into) ([^,;.]+?)(?=[,;.]| and\b| then\b|$)", r" to \1, then meet \1"),
+    (rf"\b((?:{_GOES})\b[^,;.]*?) until you (?:touch|hit|bump into) ([^,;.]+?)(?=[,;.]| and\b| then\b|$)",
+     r"\1 to \2, then meet \2"),
 )  # fmt: skip
 _JOIN = "and|then|while|with|without"
 _EXAMPLES = (
@@ -142,7 +144,12 @@ def _whole(text: str, scene: Scene, known: set[str]) -> Sentence:
     try:
         tree = parser.parse(text)
     except lark.UnexpectedCharacters as error:
-        at, before = error.pos_in_stream, text[: error.pos_in_stream].strip()
+        at = (
+            text.rfind(" ", 0, error.pos_in_stream + 1) + 1
+            if text[error.pos_in_stream] != ","
+            else error.pos_in_stream
+        )
+        before = text[:at].strip()
         word = text[at:].split(maxsplit=1)[0].strip(",;.") or ","
         raise NotRead(word, f"makes no sense after {before!r}" if before else "begins no motion", at) from None
     except lark.UnexpectedEOF:

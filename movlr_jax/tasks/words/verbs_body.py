@@ -59,6 +59,7 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     if place and place.children[0].type == "AROUND":
         return _around(ctx, phrase)
     if place and place.children[0] == "above" and ctx.scene.flies:
+        ctx.moved.risen = None
         return placed(ctx, phrase, [ctx.scene.parts.of(ctx.scene.root)])
     ways, path = phrase.ways(), phrase.one("path")
     kind = path.children[0].type if path else ""
@@ -428,6 +429,8 @@ def _keep(ctx: Context, phrase: Phrase) -> list[Clause]:
     if ctx.leaned and not ctx.last and any(ctx.span(slot) == "it" for slot in phrase.left):  # "lean back and hold it"
         phrase.take("thing")
         return []
+    if phrase.verb == "leave" and not phrase.has("state", "place", "direction", "path", "here"):
+        raise phrase.no("needs how or where, as in leave the arms up, or where they are")
     if phrase.has("thing"):
         return keep_things(ctx, phrase)
     if not phrase.has("state"):

@@ -57,7 +57,11 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
             return moved_to(ctx, phrase, things)
         phrase.only(way, f"goes {way}; say move for other directions")
         made = approach(ctx, phrase, things)
-    elif (state := phrase.has("state")) and str(state.children[0]) in (*st.BENT, *st.LEVEL, *st.UPRIGHT):
+    elif (state := phrase.has("state")) and str(state.children[0]) in (
+        *st.BENT,
+        *st.LEVEL,
+        *(st.UPRIGHT if sign > 0 else ()),
+    ):
         made = st.in_state(ctx, st.free_of(ctx, things, phrase.verb), *phrase.words("state")[:1])
         if str(state.children[0]) not in st.BENT:  # "raise the arm until it is level"
             return made
