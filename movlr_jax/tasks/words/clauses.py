@@ -43,6 +43,7 @@ P = ParamSpec("P")
 Row = Callable[Concatenate[Subject, P], Measure]
 Surface = tuple[tuple[str, tuple[Vector, ...]], ...]  # bodies with balls (x, y, z, radius) m that fill their shapes
 Shapes = tuple[Surface, Vector, float]  # of a body, and half the size [3] m and the radius in m of a thing
+Travels = tuple[tuple[str, float, float], ...]  # of joints
 VELOCITY = "state.com_vel"  # expression of that of the body [3] m/s
 OFF = np.deg2rad(20.0)  # tolerance of a direction
 AT_ONCE = 2.5  # rad, greatest angle to turn by for which the requested heading does not move
@@ -88,14 +89,11 @@ class Clause:
         if not self.bound:
             return told
         aim = {name: value * (1.0 + self.bound * SHARE) for name, value in self.given if name in _AMOUNTS and value}
+        beyond = self.row(self.of, **{**dict(self.given), **aim})
         amount = 0.5 * (told.goal.low + told.goal.high)
         goal = Goal(low=amount) if self.bound > 0 else Goal(SHARE * amount, amount)
         text = _AMOUNT.sub(rf"\1 or {'more' if self.bound > 0 else 'less'}", told.text, count=1)
-        return replace(told, text=text, goal=replace(goal, scale=told.goal.scale), terms=self.but(**aim)._terms)
-
-    @property
-    def _terms(self) -> tuple[Term, ...]:
-        return self.row(self.of, **dict(self.given)).terms
+        return replace(told, text=text, goal=replace(goal, scale=told.goal.scale), terms=beyond.terms)
 
 
 def clause(of: Subject, row: Row[P], *none: P.args, **given: P.kwargs) -> Clause:
@@ -648,16 +646,11 @@ def leaned(
     )  # fmt: skip
 
 
-def closed(
-    of: Subject,
-    words: str,
-    joints: tuple[tuple[str, float, float], ...],
-    opens: bool = False,
-    share: float | None = None,  # how far of its way it opens or closes; None: it counts as open or closed
-) -> Measure:
+def closed(of: Subject, words: str, joints: Travels, opens: bool = False, share: float | None = None) -> Measure:
     """Least share of their way to a fist that joints of fingers have bent, or jaws have closed; greatest if open.
 
     joints: name, and values in rad or m where the finger is straight, or the jaw open, and where it is closed.
+    share: how far of its way it opens or closes; None: it counts as open or closed.
     """
     shares = [f"(state.q({quoted(name)}) - {a:.4g}) / {b - a:.4g}" for name, a, b in joints]
     name, every = identifier(words), f"jnp.array([{', '.join(shares)}])"

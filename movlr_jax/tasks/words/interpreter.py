@@ -156,8 +156,8 @@ def _cut_short(ctx: Context, group: list[Clause], there: Clause) -> list[Clause]
     for i, cl in enumerate(group):
         same = cl.row is c.travel and not cl["turns"] and np.dot(cl["way"], there["way"]) > SAME_WAY
         if same and (cl["distance"] is None or cl["word"] == f"to {there['word'].partition(' of ')[2]}"):
-            told = {name: there[name] for name in ("way", "word", "distance")}
-            return [*group[:i], cl.but(**told), *group[i + 1 :]]
+            told = cl.but(way=there["way"], word=there["word"], distance=there["distance"])
+            return [*group[:i], told, *group[i + 1 :]]
     raise NotRead(str(ctx.verb), "needs a travel there before, as in walk forward and stop short of the ball")
 
 
@@ -278,13 +278,14 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)])
     seconds, taking = phrase.number("duration"), phrase.has("taking")
     taken, over = phrase.number("taking"), taking is not None and taking.children[0] == "over"
-    if taken and {*phrase.words("tempo", keep=True)} <= {*(("slowly", "slow") if over else ("fast", "quickly"))}:
+    if taken and (tempo := phrase.has("tempo")) and str(tempo.children[0]).startswith("slow") == over:
         phrase.take("tempo")  # "slowly over 3 seconds"
     if phrase.bound and phrase.bound not in _LEAST:
         raise NotRead(phrase.bound, "says nothing that is understood of a time", len(ctx.text))
     phrase.lasts, phrase.bound = seconds is not None, ""
     balance, lowest = ctx.balance, ctx.lowest
-    made = _VERBS[verb.type](ctx, phrase)
+    goes = phrase.has("gap") and (verb.type == "STAND" or (verb.type == "STAY" and not ctx.begins))
+    made = _VERBS["TRAVEL" if goes else verb.type](ctx, phrase)  # "stand in front of the ball"
     phrase.done()
     made = [_bounded(phrase, clause) for clause in made] if phrase.bound else made
     if negated:

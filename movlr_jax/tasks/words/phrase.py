@@ -68,10 +68,9 @@ class Phrase:
             raise self.unread(found[1], "is said twice")
         return found[0] if found else None
 
-    def words(self, *kinds: str, keep: bool = False) -> list[str]:
-        """Take slots of one word, unless `keep`, and return their words."""
-        found = [slot for slot in self.left if slot.data in kinds]
-        return [str(slot.children[-1]) for slot in (found if keep else self.take(*kinds))]
+    def words(self, *kinds: str) -> list[str]:
+        """Take slots of one word and return their words."""
+        return [str(slot.children[-1]) for slot in self.take(*kinds)]
 
     def no(self, why: str) -> NotRead:
         """Return that the verb means nothing here."""

@@ -145,9 +145,9 @@ def _whole(text: str, scene: Scene, known: set[str]) -> Sentence:
         tree = parser.parse(text)
     except lark.UnexpectedCharacters as error:
         at = (
-            text.rfind(" ", 0, error.pos_in_stream + 1) + 1
-            if text[error.pos_in_stream] != ","
-            else error.pos_in_stream
+            error.pos_in_stream
+            if text[error.pos_in_stream] == ","
+            else text.rfind(" ", 0, error.pos_in_stream + 1) + 1
         )
         before = text[:at].strip()
         word = text[at:].split(maxsplit=1)[0].strip(",;.") or ","

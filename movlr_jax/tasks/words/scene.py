@@ -43,10 +43,6 @@ def _kind(part: Part) -> list[str]:
     return part_of(re.sub(r"\d", "", part.words).split())
 
 
-def _plural(word: str) -> str:
-    return "feet" if word == "foot" else f"{word}s"
-
-
 def floats(vector: Sequence[float] | np.ndarray) -> Vector:
     return tuple(float(v) + 0.0 for v in np.round(vector, 6))
 
@@ -101,7 +97,9 @@ class Scene:
         """All words of which names of parts, joints and objects are made."""
         known = {word for words in (*self.parts.names.values(), *self.joints.values()) for word in words}
         known |= {"it", "them", "joint", "other", "others"}
-        known |= {form for word in NAMED if self.known([word]) for form in (word, _plural(word))}
+        known |= {
+            form for word in NAMED if self.known([word]) for form in (word, "feet" if word == "foot" else f"{word}s")
+        }
         digits = {digit.name for hand in self.fingered for digit in hand.digits}
         known |= {"finger", *HANDS} if digits else set()
         known -= set() if any(digits) else {"fist"}
@@ -132,8 +130,7 @@ class Scene:
 
     def others(self, words: Sequence[str], part: Part, side: str = "") -> list[Part]:
         """Return all parts that words in the singular can mean, if they do not tell which of several; else none."""
-        one = {"one", "both", "all"} & {*words} or words[-1].endswith("s") or side in part.words.split()
-        one = one or words[-1].isdigit()
+        one = words[-1][-1] in "s0123456789" or {"one", "both", "all"} & {*words} or side in part.words.split()
         if not one and self.other_hands(words):
             return [replace(part, words=other) for other in self.other_hands(words)]
         alike = [] if one else self.known(["both", *words])
@@ -265,11 +262,8 @@ class Scene:
         """Whether a part belongs to the body that actuators move, or to what carries it."""
         model, body, root = self.model, self.body_of(part), self.model.body(self.root).id
         tree = int(model.body_treeid[root])
-        return (
-            (tree >= 0 and model.body_treeid[body] == tree)
-            or root in above(model, body)
-            or body in above(model, root)
-        )
+        carried = root in above(model, body) or body in above(model, root)
+        return carried or bool(tree >= 0 and model.body_treeid[body] == tree)
 
     def fixed(self, part: Part) -> bool:
         """Whether a part cannot move."""

@@ -40,10 +40,8 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
         return as_high(ctx, parts)
     free, scene = free_of(ctx, parts), ctx.scene
     if word in LEVEL:
-        free = [part for part in free if part.offset is not None]
-        return [
-            ctx.clause(c.pointed, part=part, way=scene.of.up, word="level", axis=scene.flat(part)) for part in free
-        ]
+        flat = [(part, scene.flat(part)) for part in free if part.offset is not None]
+        return [ctx.clause(c.pointed, part=part, way=scene.of.up, word="level", axis=axis) for part, axis in flat]
     if word in _HIGH or word in _LOWERED:
         return [raised(ctx, part, 1 if word in _HIGH else -1) for part in free]
     if word in _ASIDE:
@@ -221,11 +219,8 @@ def placed(ctx: Context, phrase: Phrase, parts: Sequence[Part]) -> list[Clause]:
     if prep.type == "LEVEL" or len(slot.children) > 2:
         return [ctx.clause(c.above, part=part, other=place, amount=0.0) for part, place in pairs]
     if prep.type in ("TO", "ON"):
-        on = prep.startswith("on")
-        return [
-            over(ctx, part, place) if on and not scene.own(part) and not scene.own(place) else near(ctx, part, place)
-            for part, place in pairs
-        ]
+        on = [prep.startswith("on") and not scene.own(part) and not scene.own(place) for part, place in pairs]
+        return [(over if lies else near)(ctx, *pair) for pair, lies in zip(pairs, on, strict=True)]
     sign, amount, up = 1 if prep.type == "ABOVE" else -1, phrase.number("distance"), np.asarray(scene.of.up)
     if not all(scene.own(place) for _, place in places):
         return [over(ctx, part, place, sign, amount) for part, place in pairs]

@@ -59,7 +59,7 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     if place and place.children[0].type == "AROUND":
         return _around(ctx, phrase)
     if place and place.children[0] == "above" and ctx.scene.flies:
-        ctx.moved.risen = None
+        ctx.moved.risen = None  # it is not known
         return placed(ctx, phrase, [ctx.scene.parts.of(ctx.scene.root)])
     ways, path = phrase.ways(), phrase.one("path")
     kind = path.children[0].type if path else ""
@@ -270,8 +270,6 @@ def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
     scene, lies = ctx.scene, ctx.lies
     if phrase.verb == "balance" and (things := ctx.things(phrase)):
         return upright(ctx, things)
-    if phrase.has("gap"):  # "stand in front of the ball"
-        return _travel(ctx, phrase)
     phrase.take("here")
     leaned, ctx.leaned = (ctx.leaned, []) if ctx.begins else ([], ctx.leaned)
     for slot in phrase.take("state", "times"):  # "stand up again"
@@ -322,8 +320,6 @@ def _on_leg(ctx: Context, side: str) -> list[Clause]:
 
 
 def _stay(ctx: Context, phrase: Phrase) -> list[Clause]:
-    if phrase.has("gap") and not ctx.begins:
-        return _travel(ctx, phrase)
     phrase.take("here")
     states = phrase.words("state")
     if any(state not in (*UPRIGHT, "still") for state in states):
