@@ -14,7 +14,7 @@ from movlr_jax.tasks.words.scene import TOUCH, floats
 from movlr_jax.tasks.words.states import FORMS, free_of, joint, near, paired, placed, points, raised
 
 _MOVES_JOINTS = ("move", "bring", "carry", "pull", "drag")
-_PUTS = ("put", "place", "set")
+_PUTS = ("put", "place", "set", "stack")
 _AWAY = 0.05  # m between the surfaces of a hand and what it has released
 _IN_JAWS = 0.5  # share of the distance at which a thing touches a gripper, at which it is between its jaws
 
