@@ -143,6 +143,18 @@ def test_walk_in_a_circle_is_a_whole_turn_while_going_forward():
 
 
 @pytest.mark.parametrize(
+    ("words", "turns", "success"), [("", 1, 1), (" clockwise", 1, 0), (" clockwise", -1, 1), ("", 0.5, 0)]
+)
+def test_around_an_object_is_an_angle_seen_from_it(words: str, turns: float, success: int):
+    """The post is at (2, 1) m: the body begins at 206.6 degrees, seen from there."""
+    task, angle = made("rover", f"drive around the post{words}"), turns * 2 * np.pi * RAMP
+    begin, far = np.arctan2(-1.0, -2.0), np.hypot(2.0, 1.0)
+    found = motion(task, root(task, x=2 + far * np.cos(begin + angle), y=1 + far * np.sin(begin + angle)))
+    assert found["around_post_rad"] == pytest.approx(turns * 2 * np.pi * (-1 if words else 1), abs=1e-3)
+    assert found["success"] == success
+
+
+@pytest.mark.parametrize(
     ("words", "metric", "height", "success"),
     [
         ("climb by 1 m", "raised_m", 1.0, 1),
@@ -187,6 +199,12 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
         ("arm", "flex the elbow to 90 degrees", {"elbow": -QUARTER}, "elbow_angle_rad", QUARTER, 1),
         ("arm", "flex the elbow to 90 degrees", {"elbow": -2.0}, "elbow_angle_rad", 2.0, 0),
         ("arm", "bend the elbow by 30 degrees", {"elbow": -np.deg2rad(30)}, "elbow_bent_rad", np.deg2rad(30), 1),
+        # it takes 1 s, and is within 5 degrees after 42 steps
+        ("arm", "bend the elbow by 30 degrees over 1 s", {"elbow": -np.deg2rad(30)}, "took_s", 0.84, 1),
+        ("arm", "bend the elbow by 30 degrees over 2 s", {"elbow": -np.deg2rad(30)}, "took_s", 0.84, 0),
+        ("arm", "bend the elbow by 30 degrees in 1 s", {"elbow": -np.deg2rad(30)}, "took_s", 0.84, 1),
+        ("arm", "bend the elbow by 30 degrees in 0.5 s", {"elbow": -np.deg2rad(30)}, "took_s", 0.84, 0),
+        ("arm", "bend the elbow by 30 degrees in 3 s", {"elbow": 0.0}, "took_s", 2.0, 0),
         ("arm", "bend the elbow by 30 degrees", {"elbow": -1.5}, "elbow_bent_rad", 1.5, 0),
         ("person", "bend the right knee", {"right_knee": 0.8, "right_hip": -0.3}, "right_knee_bent_rad", 0.8, 1),
         ("person", "straighten the left knee", {"left_knee": 1.0}, "left_knee_angle_rad", 1.0, 0),
@@ -215,6 +233,12 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
         ("person", "raise the right arm by 5 cm", {"right_shoulder_y": -0.6}, "right_arm_raised_m", 0.094, 0),
         ("person", "lower the right arm", {"right_shoulder_y": -3.0}, "right_arm_lowered_m", -1.0746, 0),
         ("person", "stand on the left leg", {"right_hip": -0.9, "right_knee": 1.2}, "right_foot_raised_m", 0.15, 1),
+        ("person", "keep the left arm level", {}, "left_arm_tilt_error_rad", QUARTER, 0),  # it hangs down
+        ("person", "keep the left arm level", {"left_shoulder_x": 1.4}, "left_arm_tilt_error_rad", QUARTER - 1.4, 1),
+        ("person", "keep the left thigh level", {"left_hip": -1.5}, "left_thigh_tilt_error_rad", QUARTER - 1.5, 1),
+        ("person", "keep the left arm still", {"left_elbow": -0.1}, "left_arm_still_error_rad", 0.1, 1),
+        ("person", "do not move the left arm", {"left_elbow": -0.5}, "left_arm_still_error_rad", 0.5, 0),
+        ("person", "do not move the left arm", {"right_elbow": -0.5}, "left_arm_still_error_rad", 0.0, 1),
         ("cart", "keep the pole upright", {"hinge": 0.4}, "pole_tilt_error_rad", 0.4, 0),
     ],
 )
@@ -269,6 +293,12 @@ def test_hand_measure_of_made_motion(words: str, angles: dict[str, float], metri
         ("open the gripper", 0.04, 0.0, 1.0, 0),
         ("close the gripper", 0.004, 0.002, 0.9, 1),
         ("close the gripper", 0.03, 0.0, 0.25, 0),
+        ("open the gripper halfway", 0.02, 0.018, 0.55, 1),
+        ("open the gripper halfway", 0.02, 0.04, 0.0, 0),
+        ("close the gripper halfway", 0.04, 0.018, 0.0, 0),
+        ("fully open the gripper", 0.04, 0.038, 0.05, 1),
+        ("fully open the gripper", 0.04, 0.035, 0.125, 0),
+        ("close the gripper all the way", 0.006, 0.0, 0.85, 0),
     ],
 )
 def test_gripper_measure_of_made_motion(words: str, left: float, right: float, value: float, success: int):

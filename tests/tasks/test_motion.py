@@ -108,6 +108,9 @@ def test_where_a_place_is_to_be_reached_words_say_nothing():
         ("stand", HOPPER),
         ("play the piano", CRAWLER),
         ("bend the knee", HOPPER),
+        ("bend the knee by 40 degrees over 3 seconds, then straighten it within 1 s", HOPPER),
+        ("walk around the red ball, then bump into it", PERSON),
+        ("raise both arms within 2 seconds and keep the left leg still", PERSON),
     ],
 )
 def test_every_term_runs(description: str, xml: str):

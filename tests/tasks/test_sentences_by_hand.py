@@ -53,14 +53,22 @@ def facts(clause: Clause) -> dict[str, Any]:
     if clause.row is c.over:
         below = given["word"] == "below"
         found |= {"clause": "near", "on": given["other"].words, "above_m": signed(given["gap"], -1 if below else 1)}
+    if clause.row is c.around:
+        found["times"] = given["turns"]
+    if clause.row is c.takes:
+        found["over"] = given["over"]
+    if clause.row is c.still:
+        found["still"] = given["words"]
     if clause.row is c.closed:
-        found |= {"fingers": given["words"], "open": given["opens"]}
+        found |= {"fingers": given["words"], "open": given["opens"], "share": given["share"]}
     if clause.row is c.above:
         found |= {"over": given["other"].words}
     if clause.row is c.leaned:
         found |= {"rad": given["angle"]}
     if clause.row is c.untouched:
         found |= {"clause": "never", "what": "near", "at": given["thing"].words}
+    if clause.row is c.pointed:
+        found["limb"] = given["axis"] is None
     if clause.row is c.never:
         found = facts(given["what"]) | {"clause": "never", "what": given["what"].row.__name__}
     if clause.row is c.squat:

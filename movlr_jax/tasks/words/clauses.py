@@ -16,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 
 from movlr_jax._util.quantities import quantity
+from movlr_jax.biomech.world import World
 from movlr_jax.rewards.term import Term, along, array_of, identifier, quoted, tuple_of
 from movlr_jax.tasks.words.measure import (
     ANGLE,
@@ -42,6 +43,7 @@ P = ParamSpec("P")
 Row = Callable[Concatenate[Subject, P], Measure]
 Surface = tuple[tuple[str, tuple[Vector, ...]], ...]  # bodies with balls (x, y, z, radius) m that fill their shapes
 Shapes = tuple[Surface, Vector, float]  # of a body, and half the size [3] m and the radius in m of a thing
+Travels = tuple[tuple[str, float, float], ...]  # of joints
 VELOCITY = "state.com_vel"  # expression of that of the body [3] m/s
 OFF = np.deg2rad(20.0)  # tolerance of a direction
 AT_ONCE = 2.5  # rad, greatest angle to turn by for which the requested heading does not move
@@ -87,14 +89,11 @@ class Clause:
         if not self.bound:
             return told
         aim = {name: value * (1.0 + self.bound * SHARE) for name, value in self.given if name in _AMOUNTS and value}
+        beyond = self.row(self.of, **{**dict(self.given), **aim})
         amount = 0.5 * (told.goal.low + told.goal.high)
         goal = Goal(low=amount) if self.bound > 0 else Goal(SHARE * amount, amount)
         text = _AMOUNT.sub(rf"\1 or {'more' if self.bound > 0 else 'less'}", told.text, count=1)
-        return replace(told, text=text, goal=replace(goal, scale=told.goal.scale), terms=self.but(**aim)._terms)
-
-    @property
-    def _terms(self) -> tuple[Term, ...]:
-        return self.row(self.of, **dict(self.given)).terms
+        return replace(told, text=text, goal=replace(goal, scale=told.goal.scale), terms=beyond.terms)
 
 
 def clause(of: Subject, row: Row[P], *none: P.args, **given: P.kwargs) -> Clause:
@@ -260,6 +259,22 @@ def face(of: Subject, angle: float, word: str) -> Measure:
     )  # fmt: skip
 
 
+def around(of: Subject, part: Part, sign: int, turns: float, speed: float, radius: float) -> Measure:
+    """Angle in rad about the vertical by which the body has gone around a part, 1 counterclockwise, -1 clockwise."""
+    (ahead, left, _), now = World(np.asarray(of.up)).frame, f"(state.pos({quoted(of.name)}) - {part.text()})"
+    aside = f"{sign} * jnp.cross({array_of(of.up)}, {now}) / ({of.horizontal(now)} + 0.1)"
+    return Measure(
+        f"go {'counter' * (sign > 0)}clockwise around {part.words}" + f" {turns:g} times" * (turns != 1.0),
+        f"around_{part.name}_rad",
+        _signed(sign, f"jnp.arctan2({along(now, left)}, {along(now, ahead)})"),
+        about(2 * np.pi * turns, ANGLE, Goal()),
+        (Term("around", "forward", 5.0, f"jnp.clip(jnp.dot({VELOCITY}, {aside}) / {speed:g}, -1.0, 1.0)"),
+         Term("radius", "place", 5.0, error(f"{of.horizontal(now)} - {radius:g}"))),
+        kind="forward", curve=unwrapped, counts="end", changes="place", state_tells=False, parts=(part,),
+        seconds=3 * np.pi * turns * radius / speed + 0.5,
+    )  # fmt: skip
+
+
 def stay(of: Subject, at: Vector | None = None) -> Measure:
     """Greatest horizontal distance from where it began.
 
@@ -364,6 +379,26 @@ def lasts(of: Subject, s: float) -> Measure:
     return Measure(f"for {s:g} s", "lasted_s", "state.time", goal, kind="steady", counts="largest", seconds=s)
 
 
+def takes(of: Subject, s: float, over: bool, what: tuple[Clause, ...] = ()) -> Measure:
+    """Time in s after which a phase is first as it should be.
+
+    over: whether it should take about so long, at most otherwise. what: clauses that change evenly, for its terms, in
+    the first phase.
+    """
+    terms, share = list[Term](), f"jnp.minimum(state.time / {s:g}, 1.0)"
+    for each in (clause.measure for clause in what if over):
+        begin = re.sub(r"\bstate\.(?!initial)", "state.initial.", each.quantity)
+        ends = [end for end in (each.goal.low, each.goal.high) if np.isfinite(end)]
+        if ends and each.state_tells:
+            late = f"{each.quantity} - {begin} * (1.0 - {share}) - {sum(ends) / len(ends):.4g} * {share}"
+            terms.append(Term(f"{each.terms[0].name}_pace", each.kind, 40.0, error(late)))
+    return Measure(
+        f"{'over' if over else 'within'} {s:g} s", "took_s", "state.time",
+        Goal((1.0 - PACE) * s, (1.0 + PACE) * s, scale=s) if over else Goal(high=s, scale=s), tuple(terms),
+        kind="steady", counts="end", seconds=s,
+    )  # fmt: skip
+
+
 # Parts, joints and objects.
 
 
@@ -447,6 +482,17 @@ def joint(
     )  # fmt: skip
 
 
+def still(of: Subject, words: str, joints: tuple[str, ...]) -> Measure:
+    """Greatest angle in rad by which one of several hinges has moved."""
+    moved = (f"state.q({quoted(name)}) - state.initial.q({quoted(name)})" for name in joints)
+    name, most = identifier(words), f"jnp.max(jnp.abs(jnp.array([{', '.join(moved)}])))"
+    return Measure(
+        f"{words} still", f"{name}_still_error_rad", most,
+        Goal(high=0.2, scale=0.2), (Term(f"{name}_still", "joint", 10.0, error(most)),),
+        kind="joint", counts="worst",
+    )  # fmt: skip
+
+
 def pointed(
     of: Subject,
     part: Part,
@@ -457,7 +503,7 @@ def pointed(
 ) -> Measure:
     """Angle in rad between a direction in the world, or that to another part, and a limb or an axis of a body.
 
-    axis: [3], in the frame of the body; None for a limb.
+    axis: [3], in the frame of the body; None for a limb, which is level by its angle to the horizontal.
     """
     name = f"{part.name}_{word.replace(' ', '_')}"
     if axis is None:  # from where the limb begins to its end
@@ -467,12 +513,13 @@ def pointed(
         limb, size = f"(state.rot({quoted(part.place)}) @ {array_of(axis)})", ""
     there = f"({at.text()} - state.pos({quoted(part.base)}))" if at else ""
     reached = f"jnp.dot({limb}, {there}) / (jnp.linalg.norm({there}) + 1e-6)" if at else along(limb, way)
-    off = f"jnp.arccos(jnp.clip({f'{reached} / {size}' if size else reached}, -1.0, 1.0))"
+    cosine, level = f"jnp.clip({f'{reached} / {size}' if size else reached}, -1.0, 1.0)", word == "level" and not axis
+    off = f"jnp.abs(jnp.arcsin({cosine}))" if level else f"jnp.arccos({cosine})"
     return Measure(
         f"{part.words} {word}",
         f"{part.name}_{'tilt' if word in ('upright', 'level') else 'direction'}_error_rad", off,
         Goal(high=OFF, scale=0.5),
-        (Term(name, "part", 10.0, error(off)) if axis else Term(name, "part", 20.0, reached),),
+        (Term(name, "part", 10.0, error(off)) if axis or level else Term(name, "part", 20.0, reached),),
         changes=part.name, parts=(part, at) if at else (part,),
     )  # fmt: skip
 
@@ -599,18 +646,25 @@ def leaned(
     )  # fmt: skip
 
 
-def closed(of: Subject, words: str, joints: tuple[tuple[str, float, float], ...], opens: bool = False) -> Measure:
+def closed(of: Subject, words: str, joints: Travels, opens: bool = False, share: float | None = None) -> Measure:
     """Least share of their way to a fist that joints of fingers have bent, or jaws have closed; greatest if open.
 
     joints: name, and values in rad or m where the finger is straight, or the jaw open, and where it is closed.
+    share: how far of its way it opens or closes; None: it counts as open or closed.
     """
     shares = [f"(state.q({quoted(name)}) - {a:.4g}) / {b - a:.4g}" for name, a, b in joints]
     name, every = identifier(words), f"jnp.array([{', '.join(shares)}])"
     end = "closed" if not opens else "open" if words.endswith(("hand", "gripper")) else "straight"
+    wanted = float(not opens) if share is None else 1.0 - share if opens else share
+    low, high = (SHARE, 1.0 - SHARE) if share else (OPEN, CLOSED)
+    half = 0.0 < wanted < 1.0
+    goal = Goal(high=low, scale=1.0) if opens else Goal(high, best=1.0, scale=1.0)
+    worst = f"[jnp.argmax(jnp.abs({every} - {wanted:g}))]"
     return Measure(
-        f"{words} {end}", f"{name}_closed_fraction", f"{'jnp.max' if opens else 'jnp.min'}({every})",
-        Goal(high=OPEN, scale=1.0) if opens else Goal(CLOSED, best=1.0, scale=1.0),
-        (Term(f"{name}_closed", "joint", 20.0, f"-jnp.mean(jnp.abs({every} - {float(not opens)}))"),),
+        f"{words} {'halfway ' if half else 'fully ' * bool(share)}{end}", f"{name}_closed_fraction",
+        f"{every}{worst}" if half else f"{'jnp.max' if opens else 'jnp.min'}({every})",
+        Goal(wanted - SHARE, wanted + SHARE, scale=1.0) if half else goal,
+        (Term(f"{name}_closed", "joint", 20.0, f"-jnp.mean(jnp.abs({every} - {wanted}))"),),
         kind="joint", changes=name,
     )  # fmt: skip
 
@@ -696,6 +750,7 @@ TABLE: dict[str, Callable[..., Measure]] = {
     "pace_m_s": pace,
     "turned_rad": turn,
     "heading_error_rad": face,
+    "around_OTHER_rad": around,
     "drift_error_m": stay,
     "rise_m or jumps": jump,
     "raised_m or lowered_m": risen,
@@ -703,9 +758,11 @@ TABLE: dict[str, Callable[..., Measure]] = {
     "down_m or down_and_up_m": squat,
     "steps_hz": steps,
     "lasted_s": lasts,
+    "took_s": takes,
     "PART_raised_m or PART_lowered_m": raised,
     "PART_bent_rad, PART_straightened_rad or PART_angle_rad": bent,
     "JOINT_turned_rad, JOINT_moved_m, JOINT_at_rad or JOINT_at_m": joint,
+    "PART_still_error_rad": still,
     "PART_direction_error_rad or PART_tilt_error_rad": pointed,
     "PART_to_OTHER_error_m, PART_to_OTHER_distance_m or PART_to_OTHER_gap_m": near,
     "PART_on_OTHER_error_m, PART_above_OTHER_error_m or PART_below_OTHER_error_m": over,

@@ -14,20 +14,19 @@ from movlr_jax.tasks.words.measure import Goal
 from movlr_jax.tasks.words.phrase import Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import Scene, floats
 from movlr_jax.tasks.words.sentence import Sentence
-from movlr_jax.tasks.words.verbs_body import BODY_VERBS
+from movlr_jax.tasks.words.verbs_body import BODY_VERBS, SAME_WAY, get_up
 from movlr_jax.tasks.words.verbs_objects import OBJECT_VERBS
-from movlr_jax.tasks.words.verbs_parts import PART_VERBS, posture
+from movlr_jax.tasks.words.verbs_parts import PART_VERBS, in_place, posture
 
 _VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {**BODY_VERBS, **PART_VERBS, **OBJECT_VERBS}
 # verbs that may be left out the next time: "raise the left arm and the right foot"
 _GOES_ON = ("TRAVEL", "TURN", "STEP", "RAISE", "LOWER", "BEND", "STRAIGHTEN", "WAVE", "TOUCH", "POINT", "KEEP",
-            "JUMP", "CLOSE", "OPEN", "LEAN", "PUT")  # fmt: skip
+            "JUMP", "CLOSE", "OPEN", "LEAN", "PUT", "MOVE", "PUSH")  # fmt: skip
 _MAY_SAY_NOTHING = ("STAY", "KEEP", "STAND")
 _NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.over, c.joint, c.squat, c.leaned)
-_AMOUNTS, _AMOUNT_SLOTS = (
-    ("by", "to", "amount", "angle", "times"),
-    ("distance", "angle", "angle_to", "times", "height"),
-)
+_AMOUNTS = ("by", "to", "amount", "angle", "times")
+_AMOUNT_SLOTS = ("distance", "angle", "angle_to", "times", "height")
+_LEAST = ("at least", "more than", "no less than", "not less than")
 # verbs that go as high, as far or as fast as they can if no amount is said
 _EXTENTS = {
     **dict.fromkeys(("high", "as high as possible"), ("RAISE", "JUMP", "WAVE")),
@@ -36,10 +35,15 @@ _EXTENTS = {
 }
 # measures that set the same as another one; a phase can have only one value of each
 _SETS = {"progress_m_s": "distance_m", "raised_m": "height_m", "lowered_m": "height_m"}
-_OPPOSITE = {"_lowered_m": "_raised_m", "_lean_right_": "_lean_left_", "_lean_backward_": "_lean_forward_"}
+_OPPOSITE = {
+    "_lowered_m": "_raised_m", "_lean_right_": "_lean_left_", "_lean_backward_": "_lean_forward_",
+    "_at_m": "_moved_m", "_at_rad": "_turned_rad", "_bent_rad": "_angle_rad", "_straightened_rad": "_angle_rad",
+}  # fmt: skip
 _ONCE = (c.turn, c.travel, c.risen)  # twice is more than once
 _SAYS_WORD = (c.travel, c.face, c.risen, c.at_height, c.leaned)
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
+_ENDLESS = (c.stay, c.steps, c.never, c.still, c.untouched)  # they are so all the time
+_SPARE = 1.2  # times the mean speed that is needed to be somewhere in time
 _SOME_S = 1.4  # s, of a travel without an amount before or after another phase, at its speed, at least
 _HIGH = 0.1  # m, of steps "lifting the knees high"
 
@@ -49,10 +53,13 @@ def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
     ctx, phases = Context(scene, text), list[list[Clause]]()
     for i, phase in enumerate(tree.children):
         for found in _groups(ctx, phase, last=i == len(tree.children) - 1):
-            if phases and c.squat in _rows(phases[-1]) and [cl.row for cl in found] == [c.stay]:
+            down = next((n for n, before in enumerate(reversed(phases), 1) if c.squat in _rows(before)), 0)
+            up = ctx.up and [cl.row for cl in found] == [c.stay]
+            if up and down == 1:
                 phases[-1] = _consistent(ctx, [*phases[-1], *found])  # "squat, then stand up"
             else:
-                phases.append(found)
+                phases.append(get_up(ctx) if up and down else found)
+            ctx.up = False
     if len(phases) > 1:
         phases = [_with_amounts(phase) for phase in phases]
     phases = [[*phase, *_paces(ctx, phase)] for phase in phases]
@@ -118,15 +125,24 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
             group = group if last or child.type == "WHILE" else next_one()
             together = child.type == "WHILE"
             continue
-        picked = ctx.verb == "pick up" and group
-        if child.children[0] == "hover" != ctx.verb and any(_climbs(ctx.scene, clause) for clause in group):
+        picked, lifted = ctx.verb == "pick up", {cl["part"] for cl in group if cl.row is c.raised}
+        verb = child.children[0]
+        flies = isinstance(verb, lark.Token) and verb.type in ("RISE", "DESCEND", "HOVER") and ctx.verb != verb
+        flies &= ctx.verb != "hover" or c.lasts in _rows(group)
+        comes = verb in ("return", "come") or any(child.find_data("start_place"))
+        climbs = flies and any(_climbs(ctx.scene, clause) for clause in group)
+        if not together and (climbs or (comes and c.travel in _rows(group))):
             group = next_one()
         ctx.begins = not group
         made = _clause(ctx, child)
-        if not together and _arrives(ctx, group) and c.stay in _rows(made):  # it travels, then stops
+        if ctx.verb is not None and ctx.verb.type == "STAY" and c.travel in _rows(made):  # "and stop short of it"
+            group, made = _cut_short(ctx, group, made[0]), []
+        arrives = any(cl.row is c.travel and (cl["distance"] or ctx.stops == "stop") for cl in group)
+        if not together and arrives and c.stay in _rows(made):  # it travels, then stops
             ctx.stops, picked = "", True
-        elif picked:
-            picked = any(clause.row is c.over or (clause.row is c.near and clause["must"]) for clause in made)
+        else:  # "lift it and put it there"
+            put = [cl for cl in made if cl.row is c.over or (cl.row is c.near and cl["must"])]
+            picked = not together and any(picked or cl["part"] in lifted for cl in put)
         group = next_one() if picked else group
         if _excluded(group) & _metrics(made) or _excluded(made) & _metrics(group):
             raise NotRead(str(ctx.verb), "is both asked for and excluded")
@@ -135,9 +151,14 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
     return done
 
 
-def _arrives(ctx: Context, group: Sequence[Clause]) -> bool:
-    """Return whether the body travels, and then stays or stops where that ends."""
-    return any(clause.row is c.travel and (clause["distance"] or ctx.stops == "stop") for clause in group)
+def _cut_short(ctx: Context, group: list[Clause], there: Clause) -> list[Clause]:
+    """Return clauses of which the travel ends where another one does. Raises NotRead."""
+    for i, cl in enumerate(group):
+        same = cl.row is c.travel and not cl["turns"] and np.dot(cl["way"], there["way"]) > SAME_WAY
+        if same and (cl["distance"] is None or cl["word"] == f"to {there['word'].partition(' of ')[2]}"):
+            told = cl.but(way=there["way"], word=there["word"], distance=there["distance"])
+            return [*group[:i], told, *group[i + 1 :]]
+    raise NotRead(str(ctx.verb), "needs a travel there before, as in walk forward and stop short of the ball")
 
 
 def _metrics(clauses: Sequence[Clause]) -> set[tuple[str, int]]:
@@ -159,12 +180,15 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
             word = clause["word"] if clause.row in _SAYS_WORD else str(ctx.verb)
             word = c.side(clause["sign"]) if clause.row is c.turn else word
             word = clause["part"].words if clause.row is c.raised else word
+            word = clause["word"].split()[-1] if clause.row is c.shifted else word
             why = f"contradicts {before.measure.text!r} at the same time; say which is first, with 'then'"
             raise NotRead(word, why, len(ctx.text))
     kept = {clause["thing"] for clause in phase if clause.row is c.untouched}
     if any(clause.row is c.near and clause["other"] in kept for clause in phase):
         raise NotRead(str(ctx.verb), "is both asked for and excluded")
-    if c.squat in _rows(phase) and c.stay in _rows(phase):
+    if {c.around, c.travel} <= _rows(phase) or (ctx.up and {c.squat, c.lasts} <= _rows(phase)):
+        raise NotRead(str(ctx.verb), "contradicts what is before; say which is first, with 'then'", len(ctx.text))
+    if c.squat in _rows(phase) and c.stay in _rows(phase) and ctx.up:
         phase = [cl.but(returns=True) if cl.row is c.squat else cl for cl in phase if cl.row is not c.stay]
     if c.lasts in _rows(phase) and any(cl.row is c.travel and cl["distance"] for cl in phase):
         raise NotRead("for", "lasts, and a distance ends; say which is first, with 'then'", len(ctx.text))
@@ -227,6 +251,8 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     children = list(tree.children)
     negated = isinstance(children[0], lark.Token) and children[0].type in ("NOT", "WITHOUT")
     children = children[1:] if negated else children
+    while isinstance(children[0], lark.Tree) and children[0].data in ("tempo", "share") and len(children) > 1:
+        children.append(children.pop(0))  # "slowly turn left"
     if tree.data == "elided":
         if ctx.verb is None and [child.data for child in children[:1]] == ["thing"] and _is_posture(children[1:]):
             return posture(ctx, lark.Tree("posture", [children[0].children[0], children[1]]))
@@ -234,6 +260,8 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
             raise NotRead(ctx.span(tree), "has no verb", span(tree, ctx.text)[1])
         if ctx.verb.type == "PUT" and len(children) < 2:
             raise NotRead(ctx.span(tree), "is a second place, or has none", span(tree, ctx.text)[1])
+        if ctx.thing is not None and not any(child.data == "thing" for child in children):
+            children = [ctx.thing, *children]  # "rotate joint1 by 30 degrees, then by 10 degrees"
     elif isinstance(children[0], lark.Tree):
         return posture(ctx, children[0])
     else:
@@ -241,22 +269,33 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     verb = ctx.verb
     assert verb is not None
     slots = [slot for slot in children if isinstance(slot, lark.Tree)]
+    ctx.thing = next((slot for slot in slots if slot.data == "thing"), None)
+    if negated and verb.type == "MOVE" and [slot.data for slot in slots] == ["thing"]:  # "do not move the arms"
+        return in_place(ctx, Phrase(ctx.text, str(verb), slots))
     if negated and {slot.data for slot in slots} & {*_AMOUNT_SLOTS}:
         raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     sided = any(slot.data == "direction" for slot in slots)
     phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)])
-    seconds = phrase.number("duration")
-    if phrase.bound and not _least(phrase.bound):
+    seconds, taking = phrase.number("duration"), phrase.has("taking")
+    taken, over = phrase.number("taking"), taking is not None and taking.children[0] == "over"
+    if taken and (tempo := phrase.has("tempo")) and str(tempo.children[0]).startswith("slow") == over:
+        phrase.take("tempo")  # "slowly over 3 seconds"
+    if phrase.bound and phrase.bound not in _LEAST:
         raise NotRead(phrase.bound, "says nothing that is understood of a time", len(ctx.text))
     phrase.lasts, phrase.bound = seconds is not None, ""
     balance, lowest = ctx.balance, ctx.lowest
-    made = _VERBS[verb.type](ctx, phrase)
+    goes = phrase.has("gap") and (verb.type == "STAND" or (verb.type == "STAY" and not ctx.begins))
+    made = _VERBS["TRAVEL" if goes else verb.type](ctx, phrase)  # "stand in front of the ball"
     phrase.done()
     made = [_bounded(phrase, clause) for clause in made] if phrase.bound else made
     if negated:
         ctx.balance, ctx.lowest, ctx.leaned = (True if verb.type == "FALL" else balance), lowest, []
         made = [] if verb.type == "FALL" else [_never(ctx, clause, verb, sided) for clause in made]
         return [*made, ctx.clause(c.lasts, s=seconds)] if seconds else made
+    if taken:
+        if not made or any(cl.row in _ENDLESS or (cl.row is c.travel and not cl["distance"]) for cl in made):
+            raise phrase.unread(taking, f"needs what ends, and {phrase.verb!r} does not here; say for how long")
+        made = _taking(ctx, made, taken, over)
     if seconds:
         made = [*made, ctx.clause(c.lasts, s=seconds)]
     if not made and verb.type not in _MAY_SAY_NOTHING:
@@ -264,18 +303,23 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     return made
 
 
+def _taking(ctx: Context, made: list[Clause], s: float, over: bool) -> list[Clause]:
+    """Return clauses of which all should be done within `s` seconds, or take about so long."""
+    changes = tuple(cl for cl in made if cl.row is not c.travel and cl.measure.goal != Goal())
+    for i, cl in enumerate(made):
+        if cl.row is c.travel and (over or cl["distance"] / s > cl["speed"] / _SPARE):
+            made[i] = cl.but(speed=float(f"{cl['distance'] / s * (1.0 if over else _SPARE):.2g}"))
+    return [*made, ctx.clause(c.takes, s=s, over=over, what=changes)]
+
+
 def _bounded(phrase: Phrase, clause: Clause) -> Clause:
     """Return a clause of which the amount is a bound. Raises NotRead."""
     goal = clause.measure.goal
-    if clause.row not in (c.stay, c.near, c.gripped) and not (goal.low > 0 and np.isfinite(goal.high)):
-        raise NotRead(phrase.bound, f"says nothing that is understood of {phrase.verb!r}", len(phrase.text))
     if clause.row in (c.stay, c.near, c.gripped):
         return clause
-    return replace(clause, bound=1 if _least(phrase.bound) else -1)
-
-
-def _least(bound: str) -> bool:
-    return bound in ("at least", "more than", "no less than", "not less than")
+    if not (goal.low > 0 and np.isfinite(goal.high)):
+        raise NotRead(phrase.bound, f"says nothing that is understood of {phrase.verb!r}", len(phrase.text))
+    return replace(clause, bound=1 if phrase.bound in _LEAST else -1)
 
 
 def _is_posture(said: Sequence[Tree]) -> bool:

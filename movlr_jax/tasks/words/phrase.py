@@ -10,28 +10,20 @@ import lark
 import numpy as np
 
 from movlr_jax.errors import UserError
+from movlr_jax.models.hands import Fingers, fingers_of
 from movlr_jax.tasks.words.clauses import Clause, P, Row, clause
-from movlr_jax.tasks.words.hands import Fingers, fingers_of
 from movlr_jax.tasks.words.parts import Part
-from movlr_jax.tasks.words.scene import HINGES, Scene
+from movlr_jax.tasks.words.scene import HINGES, ORDINALS, Scene
 from movlr_jax.tasks.words.sentence import FALLEN
 
 T = TypeVar("T")
 Tree = Any  # of lark; its children are trees and tokens
 WAYS = {"forward": (1, 0, 0), "ahead": (1, 0, 0), "back": (-1, 0, 0), "left": (0, 1, 0), "right": (0, -1, 0),
          "up": (0, 0, 1), "down": (0, 0, -1)}  # fmt: skip
-_NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
-            "ten": 10, "half": 0.5}  # fmt: skip
-_UNITS = {
-    "cm": 0.01,
-    "cen": 0.01,
-    "mm": 0.001,
-    "inch": 0.0254,
-    "ft": 0.3048,
-    "deg": np.pi / 180,
-    "rev": 2 * np.pi,
-    "km/": 1 / 3.6,
-}  # fmt: skip; first letters -> SI
+NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+           "ten": 10, "half": 0.5}  # fmt: skip
+_UNITS = {"cm": 0.01, "cen": 0.01, "mm": 0.001, "inch": 0.0254, "ft": 0.3048, "deg": np.pi / 180, "rev": 2 * np.pi,
+          "km/": 1 / 3.6}  # fmt: skip
 _TIMES = {"once": 1, "twice": 2, "thrice": 3}
 
 
@@ -93,13 +85,17 @@ class Phrase:
         slot = self.one(kind)
         if slot is None:
             return None
-        token = next(t for t in slot.children if t.type == "NUMBER")
-        number = float(_NUMBERS.get(str(token), 0) or float(token))
+        tokens = [t for t in slot.children if isinstance(t, lark.Token)]
+        at = next((i for i, token in enumerate(tokens) if token.type == "NUMBER"), -1)
+        if at < 0:
+            return None
+        token, *units = tokens[at:]
+        number = float(NUMBERS.get(str(token), 0) or float(token))
         if number <= 0 and not signed:
             why = "must be more than 0; say the direction in words"
             raise NotRead(str(token), why, span(slot, self.text)[1])
-        self.bound = next((str(t) for t in slot.children if t.type == "BOUND"), self.bound)
-        unit = str(slot.children[-1])
+        self.bound = next((str(t) for t in tokens if t.type == "BOUND"), self.bound)
+        unit = str(units[0])
         return number * next((factor for begin, factor in _UNITS.items() if unit.startswith(begin)), 1.0)
 
     def negative(self, *kinds: str) -> bool:
@@ -107,7 +103,8 @@ class Phrase:
         slot = self.has(*kinds)
         return slot is not None and any(str(token).startswith("-") for token in slot.children)
 
-    def times(self) -> int | None:
+    def times(self, whole: bool = True) -> Any:
+        """Take how often something is done, an int or a float that is not `whole`; None if it is not said."""
         slot = self.has("times")
         word = str(slot.children[0]) if slot else ""
         if word == "again":
@@ -116,7 +113,14 @@ class Phrase:
             self.one("times")
             return _TIMES[word]
         times = self.number("times")
-        return None if times is None else int(times)
+        if slot and times and times % 1 and whole:
+            raise self.unread(slot, "is no whole number")
+        return times if times is None or times % 1 else int(times)
+
+    def share(self) -> float | None:
+        """Take how far of its way something goes: 1 is all of it."""
+        slot = self.one("share")
+        return None if slot is None else 0.5 if slot.children[0] == "halfway" else 1.0
 
     def ways(self, keep: bool = False) -> list[str]:
         """Take the directions: forward, back, left, right, up, down, clockwise, ..."""
@@ -163,6 +167,7 @@ class Context:
     scene: Scene
     text: str
     verb: lark.Token | None = None
+    thing: Tree | None = None  # that the last verb acts on
     last: list[Part] = field(default_factory=list)  # that "it" means
     it: list[list[str]] = field(default_factory=list)  # words of the joints or fingers that "it" means
     at: dict[str, float | None] = field(default_factory=dict)  # joint -> value after the clauses before, if known
@@ -173,6 +178,7 @@ class Context:
     leads: bool = True  # whether the next travel is the first
     leaned: list[Clause] = field(default_factory=list)  # of the phases before, to stand upright again after
     begins: bool = True  # whether a phase begins
+    up: bool = False  # whether this phase asks to stand up
     stops: str = ""  # verb of this phase that asks to stay in place
 
     def clause(self, row: Row[P], *none: P.args, **given: P.kwargs) -> Clause:
@@ -211,8 +217,15 @@ class Context:
             found += self.it if words in (["it"], ["them"]) and self.it else [words]
         return found
 
-    def nouns(self, nouns: Tree, hinge: bool = False) -> list[Part]:
-        """Return the parts and objects that nouns name, each of them. Raises NotRead."""
+    def named(self, phrase: Phrase, kind: str = "thing") -> list[list[str]]:
+        """Return the words of each thing that slots of a kind name, and leave them."""
+        return [words for slot in phrase.left if slot.data == kind for words in self.said(slot.children[0])]
+
+    def nouns(self, nouns: Tree, hinge: bool = False, each: bool = False) -> list[Part]:
+        """Return the parts and objects that nouns name, each of them. Raises NotRead.
+
+        each: whether "shoulder" can mean that of each side of the parts that were named before.
+        """
         found, at, said = list[Part](), span(nouns, self.text)[1], self.said(nouns)
         for words in said:
             if words[-1] in ("it", "them"):
@@ -220,6 +233,8 @@ class Context:
                     raise NotRead(words[-1], "means nothing that was named before", at)
                 found += self.last
                 continue
+            if ordinal := next((word for word in words if word in ORDINALS), ""):
+                raise NotRead(ordinal, "is known of joints of an arm or a finger alone; say the name", at)
             words = [HINGES.get(word, word) for word in words] if hinge else words
             sides = {s for part in self.last for s in ("left", "right") if s in part.words.split()}
             side = sides.pop() if len(sides) == 1 else ""
@@ -232,7 +247,16 @@ class Context:
                 raise NotRead(" ".join(words), why, at)
             if "both" in words and len(parts) != 2:
                 raise NotRead("both", f"means two, and this model has {len(parts)} of the name {words[-1]!r}", at)
-            if len(parts) == 1 and (others := self.scene.others(words, parts[0], side)):
+            others = self.scene.others(words, parts[0], side) if len(parts) == 1 else []
+            if (
+                each
+                and len(others) == 2
+                and len(self.last) == 2
+                and not sides - {"left", "right"}
+                and len(sides) == 2
+            ):
+                parts = others
+            elif others:
                 names = " or ".join(part.words for part in others)
                 raise NotRead(" ".join(words), f"can mean {names}; say which one, or both or all", at)
             found += parts
@@ -256,6 +280,8 @@ class Context:
 
     def tools(self, phrase: Phrase) -> list[Part]:
         """Take the parts that act: "with the right hand"."""
+        if it := [slot for slot in phrase.left if slot.data == "tool" and self.span(slot) in ("it", "them")]:
+            raise phrase.unread(it[0], "can mean several; say the name")
         return [part for slot in phrase.take("tool") for part in self.nouns(slot.children[0])]
 
     def places(self, phrase: Phrase, *preps: str) -> list[tuple[str, Part]]:
@@ -266,7 +292,7 @@ class Context:
             before = self.last, self.it
             if prep.type not in preps:
                 raise phrase.unread(slot)
-            found += [(str(prep), part) for part in self.nouns(nouns)]
+            found += [(str(prep), part) for part in self.nouns(nouns, each=True)]
             self.last, self.it = before if any(before) else (self.last, self.it)
         return found
 
@@ -285,6 +311,8 @@ class Context:
         """Take the hands and fingers that slots of a kind name, if all do."""
 
         def find(words: list[str]) -> list[Fingers]:
+            if words in (["others"], ["other", "fingers"]):
+                return [of.others for named in self.it for of in fingers_of(self.scene.fingered, named)]
             found = fingers_of(self.scene.fingered, words)
             if found and (others := self.scene.other_hands(words)):
                 raise NotRead(" ".join(words), f"can mean {' or '.join(others)}; say which one, or both")
@@ -294,7 +322,7 @@ class Context:
 
     def _all(self, phrase: Phrase, kind: str, find: Callable[[list[str]], list[T]]) -> list[list[T]]:
         """Take the slots of a kind and return what they name, if `find` finds something for each; else leave them."""
-        said = [words for slot in phrase.left if slot.data == kind for words in self.said(slot.children[0])]
+        said = self.named(phrase, kind)
         found = [find(words) for words in said]
         if not found or not all(found):
             return []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from lark.visitors import CollapseAmbiguities
 
 from movlr_jax.errors import UserError
 from movlr_jax.tasks.words.interpreter import meaning
-from movlr_jax.tasks.words.phrase import NotRead
+from movlr_jax.tasks.words.phrase import NUMBERS, NotRead
 from movlr_jax.tasks.words.scene import Scene, plain
 from movlr_jax.tasks.words.sentence import MOST_PHASES, Sentence
 
@@ -28,14 +28,74 @@ _MOST_PARSES = 64
 _MOST_UNREAD = 8
 _NUMBER = r"-?[\d.]+|[+-]?[xyz]"
 _ARTICLES = "the|a|an|its|your|his|her|their"
+_NUMBERS = "\\d[\\d.]*|" + "|".join(NUMBERS)
+_UNITS = "met(?:er|re)s?|m|cm|centimet(?:er|re)s?|seconds?|s|degrees?|revolutions?|times|inch(?:es)?"
+# what is said in other words: a pattern -> the same in the words of the grammar, in this order
+_IS, _WHO = r"(?:it is|it was|they are|they were|you are)", r"(?:you|it|they)"
+_GOES = "walk|go|run|drive|fly|trot|crawl|jog|roll"
+_CHANGED = "covered|walked|travelled|traveled|gone|moved|driven|flown|turned|rotated|spun|climbed"
+_SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"[.!]+\s*$", ""),
+    (r"°", " degrees"),
+    (r"(?<=\w)'s (?=\w)", " "),  # the finger's first joint
+    (r"'", ""),
+    (r"^after (?!that\b)([^,]+), (?!then\b)([^,]+)$", r"\1, then \2"),
+    (r"^before (?:you )?([^,]+), ([^,]+)$", r"\2, then \1"),
+    (r"^(?!.*\bthen\b)([^,;.]+),? after (\w+ing\b[^,;.]+)$", r"\2, then \1"),
+    (r",? before (?=\w+ing\b)", ", then "),
+    (r"\b(?:and )?only (then|after that)\b", r"\1"),
+    # amounts
+    (rf"\bhalf an? (?={_UNITS}\b)", "0.5 "),
+    (r"\b(met(?:er|re)s?|m) (?:per|a|an) (?:second|s)\b", "m/s"),
+    (r"\b(centimet(?:er|re)s?|cm) (?:per|a) (?:second|s)\b", "cm/s"),
+    (rf"\b({_NUMBERS}) (?:full |whole |complete )?(?:turns|rotations)\b", r"\1 revolutions"),
+    (rf"\b(?:an?|one|1) ({_UNITS}) and a half\b", r"1.5 \1"),
+    (rf"\b({_NUMBERS}) and a half (?={_UNITS})\b", lambda found: f"{NUMBERS.get(found[1].lower()) or found[1]}.5 "),
+    (r"\ban? (?=(?:centi)?met(?:er|re)\b)|(?:(?<=for )|(?<=in )|(?<=over ))a (?=second\b)", "1 "),
+    (r"\bminus (?=\d)", "-"),
+    (r"(?<=\d) ?(?:feet|foot)\b", " ft"),
+    (r"\b(counter|anti)-(clockwise)", r"\1\2"),
+    (r"(?<=\d)-?(?=(?:m|cm|mm|s|deg|degrees?|rad|km/h|m/s)\b)|(?<=\d)-(?=degree)|(?<=[a-z])-(?=[a-z]{3})", " "),
+    (r"\bhalf way\b|\bhalf (?=open|close)", "halfway "),
+    (r"\ball the way (around|round)\b", "a full turn"),
+    (r"\bhalfway (around|round)\b", "half a turn"),
+    # places and ends
+    (r"\bparallel to the (?:floor|ground)\b", "level"),
+    (rf"\b(?<!soon )(?:where|as) {_IS}\b", "in place"),
+    (r"\b(to )?where (?:you|it) (?:started|began)\b", "to the start"),
+    (r"\baway from (?:the robot|you|yourself|itself)\b", "away"),
+    (r"\bcircle (?:around )?(?=(?:the|a|it)\b)", "go around "),
+    (r"\bas (fast|far|high) as you can\b", r"as \1 as possible"),
+    (r"\btake (?!a step (?:forward|back|to)\b)(?=\w+ steps?\b)", "walk "),
+    (r"\b((?:put|set|place|lower|bring|carry|walk|go|fly)\b[^,;.]*?) back"
+     r" (?=(?:down|on|onto|to the (?!left|right))\b)",
+     r"\1 "),
+    (r"\b((?:put|set|place)\b[^,;.]*?) down (?=on(?:to)?\b)", r"\1 "),
+    (r"\buntil (\d\S* seconds?) (?:have|has) passed\b", r"for \1"),
+    (rf"\b(?:until|as soon as|when|once) {_IS} (?:within )?({_NUMBERS}) ({_UNITS})"
+     r" (?:(?:away )?from|of|in front of)\b", r"\1 \2 short of"),
+    (rf"\b((?:stop|halt|stand)\b[^,;.]*?) ({_NUMBERS}) ({_UNITS}) (?:away )?from\b", r"\1 \2 \3 short of"),
+    (rf"\buntil {_IS} at (?=-?\d)", "to "),
+    (r"\bback (?=to -?\d)|\ball the way (?=to\b|back\b)|\btake a (?=step (?:forward|back|to)\b)"
+     r"|(?<=jump) up and down\b|(?<=jumping) up and down\b"
+     rf"|\buntil {_WHO} (?:have|has) (?:{_CHANGED}) (?=(?:by )?(?:{_NUMBERS})\b)"
+     rf"|\buntil {_IS} (?=(?:\d\S* \w+ )?(?:above|over|below|under|level|horizontal|vertical|upright)\b)", ""),
+    (r"\b(squat|crouch)\b([^,;.]*?) until (?:the|your) (\w+) (?:are|is) (?=level|horizontal)", r"\1\2 with \3 "),
+    (rf"\b((?:turn|spin|rotate)\b[^,;.]*?) until (?:{_WHO} faces?|{_IS} facing) (?=the (?!left|right|back|front))",
+     r"\1 to "),
+    (r"\b((?:lower|raise|lift|move|bring|push|pull|drag|carry)\b[^,;.]*?) until it (?:touches|reaches) ", r"\1 to "),
+    (rf"\b((?:{_GOES})\b[^,;.]*?) until (?:{_WHO} (?:reach|get to)|{_IS} at) ",
+     r"\1 to "),
+    (rf"\b((?:{_GOES})\b[^,;.]*?) until you (?:touch|hit|bump into) ([^,;.]+?)(?=[,;.]| and\b| then\b|$)",
+     r"\1 to \2, then meet \2"),
+)  # fmt: skip
 _JOIN = "and|then|while|with|without"
 _EXAMPLES = (
     "walk forward", "walk forward 2 m", "walk backward", "walk left", "run forward", "turn left by 90 degrees",
     "turn right by 90 degrees", "turn left, then walk forward", "walk in a circle", "jump", "stand still",
-    "march in place",
-    "squat", "lie down", "raise the right arm", "raise both arms", "bend the right knee", "wave",
-    "lift the cube by 10 cm",
-    "flex the elbow to 90 degrees", "hover at 1 m", "climb by 1 m", "keep the head level", "stand on the left leg",
+    "march in place", "squat", "lie down", "raise the right arm", "raise both arms", "bend the right knee", "wave",
+    "lift the cube by 10 cm", "flex the elbow to 90 degrees", "hover at 1 m", "climb by 1 m", "keep the head level",
+    "stand on the left leg",
 )  # fmt: skip
 
 
@@ -84,7 +144,12 @@ def _whole(text: str, scene: Scene, known: set[str]) -> Sentence:
     try:
         tree = parser.parse(text)
     except lark.UnexpectedCharacters as error:
-        at, before = error.pos_in_stream, text[: error.pos_in_stream].strip()
+        at = (
+            error.pos_in_stream
+            if text[error.pos_in_stream] == ","
+            else text.rfind(" ", 0, error.pos_in_stream + 1) + 1
+        )
+        before = text[:at].strip()
         word = text[at:].split(maxsplit=1)[0].strip(",;.") or ","
         raise NotRead(word, f"makes no sense after {before!r}" if before else "begins no motion", at) from None
     except lark.UnexpectedEOF:
@@ -94,7 +159,7 @@ def _whole(text: str, scene: Scene, known: set[str]) -> Sentence:
 
 def _meant(parses: Sequence[lark.Tree], text: str, scene: Scene) -> Sentence:
     """Return the one reading of all parses that make sense. Raises NotRead, of the parse that got farthest."""
-    readings: dict[object, Sentence] = {}
+    readings: dict[object, tuple[int, Sentence]] = {}
     problems: list[NotRead] = []
     for parse in parses:
         try:
@@ -104,10 +169,12 @@ def _meant(parses: Sequence[lark.Tree], text: str, scene: Scene) -> Sentence:
         except UserError as error:
             problems.append(NotRead(text, str(error), -1))
         else:
-            readings[(tuple(map(frozenset, sentence.phases)), sentence.balance)] = sentence
+            elided = len(list(parse.find_data("elided")))
+            readings[(tuple(map(frozenset, sentence.phases)), sentence.balance)] = elided, sentence
     if not readings:
         raise max(problems, key=lambda problem: problem.at)
-    sentence, *others = readings.values()
+    least = min(elided for elided, _ in readings.values())  # "bend the knee and the elbow by 30 degrees": both
+    sentence, *others = (sentence for elided, sentence in readings.values() if elided == least)
     if others:
         raise NotRead(text, f"can mean {' or '.join(repr(s.text()) for s in (sentence, *others[:2]))}")
     if len(sentence.phases) > MOST_PHASES:
@@ -143,13 +210,9 @@ def _parser(nouns: tuple[str, ...]) -> lark.Lark:
 
 def normalised(text: str, known: set[str]) -> str:
     """Return a text in lower case, with units apart from their numbers and words in the form that the grammar has."""
-    text = re.sub(r"[.!]+\s*$", "", text.replace("’", "'"))
-    text = text.replace("°", " degrees").replace("'", "")
-    text = re.sub(r"\b(met(?:er|re)s?|m) (?:per|a|an) (?:second|s)\b", "m/s", text, flags=re.I)
-    text = re.sub(r"(?<=\d) ?(?:feet|foot)\b", " ft", text, flags=re.I)
-    text = re.sub(r"\b(counter|anti)-(clockwise)", r"\1\2", text, flags=re.I)
-    text = re.sub(r"(?<=\d)-?(?=(?:m|cm|mm|s|deg|degrees?|rad|km/h|m/s)\b)", " ", text)
-    text = re.sub(r"(?<=\d)-(?=degree)|(?<=[a-z])-(?=[a-z]{3})", " ", text, flags=re.I)
+    text = text.replace("’", "'")
+    for said, same in _SAME:
+        text = re.sub(said, same, text, flags=re.I)
     words: list[str] = []
     for piece in re.findall(r"[,;]|\.(?!\d)|[^\s,;]+?(?=[,;]|\.(?:\s|$)|\s|$)", text):
         number = re.fullmatch(_NUMBER, piece)

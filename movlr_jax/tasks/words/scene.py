@@ -15,9 +15,9 @@ from movlr_jax.biomech.world import EARTH, box_corners, world_of
 from movlr_jax.errors import UserError
 from movlr_jax.models.derived import lies, span_of, travels
 from movlr_jax.models.from_path import above
+from movlr_jax.models.hands import DIGITS, HANDS, Digit, Hand, fingers_of, hands_of, names_of
 from movlr_jax.models.motors import carrying
 from movlr_jax.models.names import PLACES, SIDES, part_of, words_of
-from movlr_jax.tasks.words.hands import DIGITS, HANDS, Digit, Hand, fingers_of, hands_of, names_of
 from movlr_jax.tasks.words.measure import Subject, Vector
 from movlr_jax.tasks.words.parts import JOINTS, NAMED, Between, Part, Parts
 
@@ -34,16 +34,13 @@ _FINGERS = ("finger", "thumb", "index", "middle", "ring", "little", "jaw", "grip
 HINGE = mujoco.mjtJoint.mjJNT_HINGE
 _ABOUT = 0.7  # cosine of the angle between the axis of a joint and that of a turn
 _JAWS = 3  # most of a gripper; a hand has more
+ORDINALS = {"first": 0, "second": 1, "third": 2, "fourth": 3, "fifth": 4, "sixth": 5, "seventh": 6, "last": -1}
 HINGES = {"arm": "elbow", "arms": "elbows", "leg": "knee", "legs": "knees"}  # of limbs that bend
 
 
 def _kind(part: Part) -> list[str]:
     """Return the words of a part without side, place and number."""
     return part_of(re.sub(r"\d", "", part.words).split())
-
-
-def _plural(word: str) -> str:
-    return "feet" if word == "foot" else f"{word}s"
 
 
 def floats(vector: Sequence[float] | np.ndarray) -> Vector:
@@ -99,8 +96,10 @@ class Scene:
     def nouns(self) -> set[str]:
         """All words of which names of parts, joints and objects are made."""
         known = {word for words in (*self.parts.names.values(), *self.joints.values()) for word in words}
-        known |= {"it", "them", "joint"}
-        known |= {form for word in NAMED if self.known([word]) for form in (word, _plural(word))}
+        known |= {"it", "them", "joint", "other", "others"}
+        known |= {
+            form for word in NAMED if self.known([word]) for form in (word, "feet" if word == "foot" else f"{word}s")
+        }
         digits = {digit.name for hand in self.fingered for digit in hand.digits}
         known |= {"finger", *HANDS} if digits else set()
         known -= set() if any(digits) else {"fist"}
@@ -131,7 +130,7 @@ class Scene:
 
     def others(self, words: Sequence[str], part: Part, side: str = "") -> list[Part]:
         """Return all parts that words in the singular can mean, if they do not tell which of several; else none."""
-        one = {"one", "both", "all"} & {*words} or words[-1].endswith("s") or side in part.words.split()
+        one = words[-1][-1] in "s0123456789" or {"one", "both", "all"} & {*words} or side in part.words.split()
         if not one and self.other_hands(words):
             return [replace(part, words=other) for other in self.other_hands(words)]
         alike = [] if one else self.known(["both", *words])
@@ -164,6 +163,9 @@ class Scene:
 
     def joint(self, words: Sequence[str]) -> list[str]:
         """Return the hinges and slides that the words name; "knees" names those that differ in side or number."""
+        *of, ordinal, last = ["", *words]
+        if last == "joint" and ordinal in ORDINALS:
+            return self.along(of[1:])[ORDINALS[ordinal] :][:1]
         said = [word for word in words if word != "joint"] or list(words)
         known = {name: [w for w in of if w != "joint"] or list(of) for name, of in self.joints.items()}
         exact = [name for name, of in self.joints.items() if list(words) == of or said == known[name]]
@@ -221,10 +223,11 @@ class Scene:
         gravity = world_of(self.model, self.model.body(self.root).id).gravity or EARTH
         return float(np.sqrt(_FROUDE[pace] * gravity * max(self.of.height, _LOW)))
 
-    def towards(self, part: Part, moved: np.ndarray) -> tuple[np.ndarray, float] | None:
+    def towards(self, part: Part, moved: np.ndarray, gap: float | None = None) -> tuple[np.ndarray, float] | None:
         """Return the horizontal direction [3] to a part and how far to go, m; None if it is there.
 
-        moved: [3] m, how far the body is from where it starts.
+        moved: [3] m, how far the body is from where it starts. gap: m to leave between what is in front of the body
+        and the part; None: about a step.
         """
         up = np.asarray(self.of.up)
         apart = part.now(self.data) - self.data.body(self.root).xpos - moved
@@ -232,6 +235,11 @@ class Scene:
         distance = float(np.linalg.norm(apart))
         if distance <= TOUCH:
             return None
+        if gap is not None:
+            way, root = apart / distance, self.data.body(self.root).xpos
+            at = ((self.data.body(name).xpos - root, self.rot(name), balls) for name, balls in self.surface)
+            front = max((float((p + turn @ b[:3]) @ way + b[3]) for p, turn, balls in at for b in balls), default=0.0)
+            return way, float(f"{distance - front - self.extends(part, -way) - gap:.2g}")
         return apart / distance, float(f"{max(distance - self.size(part) - _BESIDE, 0.5 * distance):.2g}")
 
     def yaw(self, way: np.ndarray) -> float:
@@ -254,11 +262,8 @@ class Scene:
         """Whether a part belongs to the body that actuators move, or to what carries it."""
         model, body, root = self.model, self.body_of(part), self.model.body(self.root).id
         tree = int(model.body_treeid[root])
-        return (
-            (tree >= 0 and model.body_treeid[body] == tree)
-            or root in above(model, body)
-            or body in above(model, root)
-        )
+        carried = root in above(model, body) or body in above(model, root)
+        return carried or bool(tree >= 0 and model.body_treeid[body] == tree)
 
     def fixed(self, part: Part) -> bool:
         """Whether a part cannot move."""
@@ -429,6 +434,20 @@ class Scene:
         low, high = self.model.joint(joint).range if self.model.joint(joint).limited[0] else (-np.inf, np.inf)
         return float(low), float(high), float(self.data.joint(joint).qpos[0])
 
+    def moving(self, body: int) -> list[str]:
+        """Return the joints that move a body relative to what carries all, in their order."""
+        base = above(self.model, self.model.body(self.root).id) if self.rises else []
+        bodies = {*above(self.model, body)} - {*base}
+        return [joint for joint in self.joints if int(self.model.joint(joint).bodyid[0]) in bodies]
+
+    def along(self, words: Sequence[str]) -> list[str]:
+        """Return the joints of a finger, a limb, or an arm that is all of the body, in their order."""
+        digits = [digit for of in fingers_of(self.fingered, words) if words for digit in of.digits]
+        if len(digits) == 1:
+            return [j for j in self.joints if int(self.model.joint(j).bodyid[0]) in digits[0].bodies]
+        parts = [] if digits else self.known(words) if words else [] if self.rises else self.hands
+        return self.moving(self.body_of(parts[0])) if len(parts) == 1 else []
+
     def axis(self, part: Part) -> Vector | None:
         """Return the axis [3] of a body that points where the body does, in its frame; None for a limb or a site."""
         if part.offset is None or part.place != part.base:
@@ -451,6 +470,18 @@ class Scene:
     def vertical(self, part: Part) -> Vector:
         """Return the axis [3] in the frame of a body that is vertical at the start."""
         return floats(np.asarray(self.of.up) @ self.rot(part.place))
+
+    def flat(self, part: Part) -> Vector | None:
+        """Return the axis [3] of a body, in its frame, that is vertical where it is level; None for a limb.
+
+        A limb is long and not level at the start, as an arm that hangs down. Other bodies are level as they start.
+        """
+        away = part.now(self.data) - self.data.body(part.base).xpos
+        length, rises = float(np.linalg.norm(away)), abs(float(away @ np.asarray(self.of.up)))
+        if length < _MIDDLE or rises < 0.5 * length:
+            return self.vertical(part)
+        spans = [self.extends(part, way) + self.extends(part, -way) for way in np.linalg.svd(away[None])[2]]
+        return None if part.base != part.place or spans[0] > 2 * max(spans[1:]) else self.vertical(part)
 
     def aside(self, part: Part) -> np.ndarray:
         """Return the direction [3] away from the trunk, in the world frame."""

@@ -144,6 +144,8 @@ class Sentence:
             measures, now = [clause.measure for clause in phase], time[begin : last + 1]
             curves = [_curve(m, moments[begin : last + 1], now) for m in measures]
             first, end, reached = 0, len(now) - 1, False
+            for i_took in (j for j, m in enumerate(measures) if m.metric == "took_s"):
+                curves[i_took] = _took(measures, curves, now)
             if c.lasts in {clause.row for clause in phase}:
                 first, end = _hold(measures, curves, now)
             if i < len(self.phases) - 1:
@@ -216,7 +218,8 @@ class Sentence:
             progress, only, more = self._progress(phase), gate, i < len(self.phases) - 1
             if not progress and more:
                 only = f"{gate or '1.0'} * (state.time <= {ends:.3g})"
-            terms += [_gated(term, only, _NUMBERS[i]) for cl in phase for term in cl.measure.terms]
+            own = [cl for cl in phase if cl.row is not c.takes or not i]  # no program knows how a later phase began
+            terms += [_gated(term, only, _NUMBERS[i]) for cl in own for term in cl.measure.terms]
             if more:
                 gate = f"1.0 * {progress or f'(state.time > {ends:.3g})'}"  # which had to begin after the one before
                 if progress:
@@ -297,6 +300,13 @@ def _hold(measures: Sequence[Measure], curves: list[np.ndarray], time: np.ndarra
     curves[at] = np.where(held, time - time[first], 0.0)
     end = int(curves[at].argmax())
     return (int(first[end]), end) if held.any() else (0, len(time) - 1)
+
+
+def _took(measures: Sequence[Measure], curves: Sequence[np.ndarray], time: np.ndarray) -> np.ndarray:
+    """Return when all other measures are first satisfied, or the end of the phase, at each of its steps."""
+    of = [m.satisfied(at) for m, at in zip(measures, curves, strict=True) if m.metric not in ("took_s", "lasted_s")]
+    ok = np.all(of, axis=0)
+    return np.full(len(time), time[int(ok.argmax()) if ok.any() else -1] - time[0])
 
 
 def _done(measures: Sequence[Measure], curves: Sequence[np.ndarray], time: np.ndarray) -> tuple[bool, int]:

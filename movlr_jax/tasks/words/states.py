@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from movlr_jax._util.quantities import quantity
+from movlr_jax.models.hands import Fingers
 from movlr_jax.models.names import side_of
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
-from movlr_jax.tasks.words.hands import Fingers
 from movlr_jax.tasks.words.parts import JOINTS, Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase
 from movlr_jax.tasks.words.scene import floats
 
 UPRIGHT = ("upright", "vertical", "vertically", "balanced")
-_LEVEL = ("level", "horizontal", "horizontally")
+LEVEL = ("level", "horizontal", "horizontally")
 _HIGH, _LOWERED = ("up", "raised", "lifted", "overhead"), ("down", "lowered")
 GROUND = {"on": "on the ground", "off": "raised", "from": "raised"}  # of a part that is kept on or off the ground
 BENT, STRAIGHT = ("bent", "flexed"), ("straight", "straightened", "stiff", "locked", "extended")
@@ -39,12 +39,9 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
     if word == GROUND["on"]:
         return as_high(ctx, parts)
     free, scene = free_of(ctx, parts), ctx.scene
-    if word in _LEVEL:
-        free = [part for part in free if part.offset is not None]
-        return [
-            ctx.clause(c.pointed, part=part, way=scene.of.up, word="level", axis=scene.vertical(part))
-            for part in free
-        ]
+    if word in LEVEL:
+        flat = [(part, scene.flat(part)) for part in free if part.offset is not None]
+        return [ctx.clause(c.pointed, part=part, way=scene.of.up, word="level", axis=axis) for part, axis in flat]
     if word in _HIGH or word in _LOWERED:
         return [raised(ctx, part, 1 if word in _HIGH else -1) for part in free]
     if word in _ASIDE:
@@ -57,13 +54,15 @@ def fingers_in_state(ctx: Context, phrase: Phrase) -> list[Clause]:
     states = [str(slot.children[0]) for slot in phrase.left if slot.data == "state"]
     fingers = ctx.fingers(phrase) if len(states) == 1 and states[0] in (*_OPEN, *_CLOSED) else []
     phrase.take(*(["state"] if fingers else []))
-    return [closed(ctx, of, opens=states[0] in _OPEN) for of in fingers]
+    share = phrase.share() if fingers else None
+    return [closed(ctx, of, opens=states[0] in _OPEN, share=share) for of in fingers]
 
 
-def closed(ctx: Context, of: Fingers, opens: bool = False) -> Clause:
+def closed(ctx: Context, of: Fingers, opens: bool = False, share: float | None = None) -> Clause:
     """Return that fingers or jaws are open or closed; an open hand has its thumb out."""
     digits = of.hand.digits if opens and of.digits == of.hand.fingers else of.digits
-    return ctx.clause(c.closed, words=of.words, joints=replace(of, digits=digits).joints, opens=opens)
+    joints = replace(of, digits=digits).joints
+    return ctx.clause(c.closed, words=of.words, joints=joints, opens=opens, share=share)
 
 
 def points(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
@@ -100,6 +99,20 @@ def upright(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
     return [pointed(ctx, part, np.asarray(ctx.scene.of.up), "upright") for part in free]
 
 
+def in_place(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
+    """Return that objects do not move, and that no joint moves a part of the body."""
+    made, scene = list[Clause](), ctx.scene
+    for part in parts:
+        joints = tuple(name for name in scene.moving(scene.body_of(part)) if not scene.slides(name))
+        if not scene.own(part):
+            made += [ctx.clause(c.never, what=ctx.clause(c.shifted, part=ctx.movable(part))), *as_high(ctx, [part])]
+        elif part.place == scene.root or not joints:
+            raise NotRead(part.words, "has no joints that can be kept still")
+        else:
+            made.append(ctx.clause(c.still, words=part.words, joints=joints))
+    return made
+
+
 def raised(ctx: Context, part: Part, sign: int = 1, amount: float | None = None) -> Clause:
     """Return that a part goes up or down; an arm or hand without an amount by a share of what it can rise."""
     scene, least = ctx.scene, c.LENGTH
@@ -132,11 +145,20 @@ def bent(
 
 
 def bends(ctx: Context, parts: Sequence[Part], phrase: Phrase, sign: int) -> list[Clause]:
+    if share := phrase.share():
+        share, made = share if sign > 0 else 1.0 - share, list[Clause]()
+        for part in parts:
+            low, high, _ = ctx.scene.bending(part, *at) if (at := ctx.scene.bends(part)) else (0.0, 0.0, 0.0)
+            made += bent(ctx, [part], to=round(low + share * (high - low), 3))
+        return made
     by, to = phrase.number("angle"), phrase.number("angle_to")
     return bent(ctx, parts, sign, by, 0.0 if sign < 0 and by is to else to)
 
 
 def joint(ctx: Context, phrase: Phrase, joints: Sequence[str], sign: int = 1) -> list[Clause]:
+    if phrase.take("start_place") or (phrase.has("direction") and not phrase.has("angle", "angle_to", "distance")):
+        phrase.only("back", "goes back to the start")
+        return [moved(ctx, name, 1, None, ctx.scene.reach(name)[2]) for name in joints]
     by, to = phrase.number("angle", signed=True), phrase.number("angle_to", signed=True)
     length = phrase.number("distance", signed=True)
     for name in joints:
@@ -181,11 +203,10 @@ def _check_range(
 def arranged(ctx: Context, phrase: Phrase, parts: Sequence[Part], but: str = "") -> list[Clause]:
     """Return that parts are at a place, or point in a direction other than `but`; none if nothing is said of them."""
     way, aside = phrase.way(), phrase.one("path")
-    if at := placed(ctx, phrase, parts):
-        return at
+    at = placed(ctx, phrase, parts)
     if aside:
-        return in_state(ctx, parts, "sideways")
-    return points(ctx, parts, way) if way and way != but else []
+        return [*in_state(ctx, parts, "sideways"), *at]
+    return [*(points(ctx, parts, way) if way and way != but else []), *at]
 
 
 def placed(ctx: Context, phrase: Phrase, parts: Sequence[Part]) -> list[Clause]:
@@ -198,11 +219,8 @@ def placed(ctx: Context, phrase: Phrase, parts: Sequence[Part]) -> list[Clause]:
     if prep.type == "LEVEL" or len(slot.children) > 2:
         return [ctx.clause(c.above, part=part, other=place, amount=0.0) for part, place in pairs]
     if prep.type in ("TO", "ON"):
-        on = prep.startswith("on")
-        return [
-            over(ctx, part, place) if on and not scene.own(part) and not scene.own(place) else near(ctx, part, place)
-            for part, place in pairs
-        ]
+        on = [prep.startswith("on") and not scene.own(part) and not scene.own(place) for part, place in pairs]
+        return [(over if lies else near)(ctx, *pair) for pair, lies in zip(pairs, on, strict=True)]
     sign, amount, up = 1 if prep.type == "ABOVE" else -1, phrase.number("distance"), np.asarray(scene.of.up)
     if not all(scene.own(place) for _, place in places):
         return [over(ctx, part, place, sign, amount) for part, place in pairs]

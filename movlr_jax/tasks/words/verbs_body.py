@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import lark
 import numpy as np
 
+from movlr_jax._util.quantities import quantity
 from movlr_jax.rewards.term import axis_text
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, Tree
 from movlr_jax.tasks.words.scene import floats
-from movlr_jax.tasks.words.states import UPRIGHT, as_high, upright
+from movlr_jax.tasks.words.states import UPRIGHT, as_high, placed, upright
 from movlr_jax.tasks.words.verbs_objects import move_things
 from movlr_jax.tasks.words.verbs_parts import keep_things, turn_things
 
@@ -24,6 +26,7 @@ _LIE, _LOW = 0.35, 0.3  # share of its height, or of the length of one that does
 _UP_ON = {"back": "forward", "belly": "back", "stomach": "back"}  # lying on it -> what points up
 _LANDED = 0.03  # m above the height at which it rests on the ground, most, of a body that has landed
 _KNEES = 0.15  # m above the ground, most, of a body that kneels
+SAME_WAY = np.cos(np.deg2rad(20.0))  # between two directions that are about the same
 _IN_PLACE = ("walk", "march", "run", "jog", "step", "trot", "sprint")
 _PACES = {
     **dict.fromkeys(("run", "jog", "gallop", "sprint", "dash", "bound", "canter"), "run"),
@@ -50,6 +53,14 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise NotRead("back", "can mean backward or to the start; say walk backward, or return to the start")
     if phrase.verb in _ON_GROUND and ctx.scene.flies:
         raise phrase.no("is a motion on the ground, and this body flies; say fly, or lean")
+    place, up_down = phrase.has("place"), {*phrase.ways(keep=True)} & {"up", "down"}
+    if phrase.has("height") and up_down:  # "fly up to 3 m"
+        return _rise(ctx, phrase, 1 if "up" in up_down else -1)
+    if place and place.children[0].type == "AROUND":
+        return _around(ctx, phrase)
+    if place and place.children[0] == "above" and ctx.scene.flies:
+        ctx.moved.risen = None  # it is not known
+        return placed(ctx, phrase, [ctx.scene.parts.of(ctx.scene.root)])
     ways, path = phrase.ways(), phrase.one("path")
     kind = path.children[0].type if path else ""
     if phrase.verb in _ON_GROUND:
@@ -60,7 +71,7 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     if not given and (slot := phrase.one("tempo")):
         tempo = _TEMPO[str(slot.children[0])]
         speed *= tempo
-    if phrase.has("place") and distance is not None:
+    if phrase.has("place", "gap") and distance is not None:
         raise phrase.no("names a place and a distance")
     if kind == "SIDEWAYS" and not ({*ways} and {*ways} <= {"left", "right"}):
         raise phrase.unread(path, "does not say to which side; say left or right")
@@ -87,6 +98,20 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     return [ctx.clause(c.travel, way=way, word=word, distance=far or distance, **pace)]
 
 
+def _around(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return that the body goes around an object, at its distance at the start."""
+    _, part = ctx.place(phrase, "AROUND") or ("", ctx.scene.parts.of(ctx.scene.root))
+    if ctx.scene.own(part) or not ctx.scene.goes(floats(ctx.scene.around[0])) or not ctx.moved.measured:
+        raise NotRead(part.words, "is nothing to go around here")
+    if (ways := phrase.ways()) and ways[0] in WAYS:
+        raise NotRead(ways[0], "can mean two ways around; say clockwise or counterclockwise")
+    given = {"sign": _side(phrase, ways) or 1, "turns": phrase.times(whole=False) or 1}
+    speed, apart = ctx.scene.speed(_PACES.get(phrase.verb, "walk")), part.now(ctx.scene.data)[:2]
+    ctx.moved.measured, ctx.moved.yaw = False, None
+    far = float(np.linalg.norm((ctx.scene.data.body(ctx.scene.root).xpos + ctx.moved.travelled)[:2] - apart))
+    return [ctx.clause(c.around, part=part, speed=float(f"{speed:.2g}"), radius=round(far, 2), **given)]
+
+
 def _return(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return the way back to where the body was at the start."""
     phrase.only("back", "goes back to the start")
@@ -99,13 +124,23 @@ def _return(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 def _direction(ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool) -> tuple[str, np.ndarray, float | None]:
     """Return the words for a direction, the direction [3], and how far it is to a place in m."""
-    place, axis = ctx.place(phrase, "TO"), phrase.one("axis")
-    if sum(map(bool, (ways, place, axis))) > 1:
+    place, axis, short, away = ctx.place(phrase, "TO"), phrase.one("axis"), phrase.has("gap"), phrase.one("away")
+    if sum(map(bool, (ways, place, axis, short, away))) > 1 + bool(len(ways) == 1 and (place or short)):
         raise NotRead(ctx.text, "names several directions")
     if axis:
         return _axis(phrase, axis)
-    if place:
-        return f"to {place[1].words}", *_towards(ctx, place[1])
+    if away:
+        if len(away.children) < 2:
+            raise phrase.unread(away, "does not say from what")
+        other = ctx.nouns(away.children[1])[0]
+        return f"away from {other.words}", -_towards(ctx, other)[0], None
+    if found := [place[1]] if place else ctx.nouns(short.children[-1]) if short else []:
+        other, gap = found[0], phrase.number("gap")
+        direction, far = _towards(ctx, other, gap)
+        if any(way not in WAYS or ctx.along(way) @ direction < SAME_WAY for way in ways):
+            raise NotRead(ways[0], f"is not where {other.words} is")
+        just = "just" if gap is None else quantity(gap, "gap_m")
+        return f"to {f'{just} short of ' if short else ''}{other.words}", direction, far
     if len(ways) > 1 or diagonal:
         found = [ctx.along(way) for way in ways if way in WAYS]
         if len(ways) != 2 or len(found) != 2 or abs(found[0] @ found[1]) > 0.5:
@@ -127,10 +162,10 @@ def _axis(phrase: Phrase, axis: Tree) -> tuple[str, np.ndarray, None]:
     return f"along {sign}{letter}", np.eye(3)["xyz".index(letter)] * float(f"{sign}1"), None
 
 
-def _towards(ctx: Context, part: Part) -> tuple[np.ndarray, float]:
-    """Return the direction [3] and the distance in m to a place. Raises NotRead."""
-    if not (towards := ctx.scene.towards(part, ctx.moved.travelled)):
-        raise NotRead(part.words, "is where the body is")
+def _towards(ctx: Context, part: Part, gap: float | None = None) -> tuple[np.ndarray, float]:
+    """Return the direction [3] and the distance in m to a place, or to a gap in m before it. Raises NotRead."""
+    if not (towards := ctx.scene.towards(part, ctx.moved.travelled, gap)) or towards[1] <= 0:
+        raise NotRead(part.words, "is nearer already" if towards else "is where the body is")
     return towards
 
 
@@ -166,8 +201,8 @@ def _turn(ctx: Context, phrase: Phrase) -> list[Clause]:
     part = str(slot.children[-1]).split()[0] if slot else ""
     by_part = part and not (spins and part in ("around", "round"))
     angle = _PART_TURNS[part] if by_part else phrase.number("angle")
-    sign, times = _side(phrase, phrase.ways()), phrase.times()
-    if not part and phrase.verb in ("make", "twist"):
+    sign, times = _side(phrase, phrase.ways()), phrase.times(whole=False)
+    if angle is None and not part and phrase.verb in ("make", "twist"):
         raise phrase.no("needs what to make, as in make half a turn")
     if times and angle is None and not spins:
         why = "does not say by how much; give the angle, or say spin"
@@ -201,6 +236,11 @@ def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise NotRead(places[1].words, "cannot be faced at the same time")
     if places:
         angle, word = ctx.scene.yaw(_towards(ctx, places[0])[0]), places[0].words
+        if ctx.verb and ctx.verb.type == "TURN" and (sign := _side(phrase, phrase.ways())):  # "turn left to the post"
+            angle = sign * (angle - (ctx.moved.yaw or 0.0)) % (2 * np.pi)
+            if ctx.moved.yaw is None or angle < c.OFF:
+                raise NotRead(word, "is where it faces already, or at no known angle")
+            return _turning(ctx, phrase, sign, float(angle))
     else:
         ways = phrase.ways()
         if len(ways) != 1 or ways[0] not in _HEADINGS:
@@ -254,11 +294,12 @@ def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
         if len(parts) == 1:
             return _on_leg(ctx, next((w for w in ("left", "right") if w in parts[0].words.split()), ""))
     if lies:
-        return _get_up(ctx)
+        return get_up(ctx)
+    ctx.up = phrase.verb.endswith("up")
     return [ctx.clause(c.stay), *(cl.but(angle=0.0) for cl in leaned)]
 
 
-def _get_up(ctx: Context) -> list[Clause]:
+def get_up(ctx: Context) -> list[Clause]:
     """Return that a body that lies, sits or kneels is as it stood at the start; higher, if it lay then."""
     scene, ctx.balance, ctx.low = ctx.scene, bool(ctx.balance), False
     if scene.lies:
@@ -299,13 +340,19 @@ def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     ctx.must_rise(phrase, "rise")
     if phrase.has("height"):
         return _height(ctx, phrase)
+    if phrase.has("speed"):
+        phrase.left.append(lark.Tree("direction", [lark.Token("WAY", way)]))
+        return _travel(ctx, phrase)
     if phrase.verb == "land":
+        back = bool(phrase.take("start_place"))
+        made = [] if not back else _return(ctx, phrase) if ctx.moved.travelled.any() else [ctx.clause(c.stay)]
         ctx.moved.risen = round(ctx.scene.resting - ctx.scene.of.height, 3)
         high = round(ctx.scene.resting + _LANDED, 3)
-        return [ctx.clause(c.at_height, body=ctx.scene.root, amount=high, word="land on the ground", low=True)]
+        return [*made, ctx.clause(c.at_height, body=ctx.scene.root, amount=high, word="land on the ground", low=True)]
     amount = phrase.number("distance")
     if phrase.verb == "rise" and amount is None:
-        return _get_up(ctx) if ctx.lies else [ctx.clause(c.stay)]
+        ctx.up = not ctx.lies
+        return get_up(ctx) if ctx.lies else [ctx.clause(c.stay)]
     if ctx.lies and sign > 0:
         ctx.balance = ctx.low = False
     ctx.moved.risen = None if amount is None or ctx.moved.risen is None else ctx.moved.risen + sign * amount
@@ -359,14 +406,6 @@ def _lie(ctx: Context, phrase: Phrase) -> list[Clause]:
     return [_low(ctx, scene.root, most, "lie down"), *made]
 
 
-def _fall(ctx: Context, phrase: Phrase) -> list[Clause]:
-    return _lie(ctx, phrase) if ctx.scene.rises else []
-
-
-def _sit(ctx: Context, phrase: Phrase) -> list[Clause]:
-    return [_low(ctx, ctx.scene.root, _SIT * ctx.scene.of.height, "sit down")]
-
-
 def _kneel(ctx: Context, phrase: Phrase) -> list[Clause]:
     knees = ctx.scene.known(["both", "knees"])
     if len(knees) < 2:
@@ -383,6 +422,11 @@ def _move(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 
 def _keep(ctx: Context, phrase: Phrase) -> list[Clause]:
+    if ctx.leaned and not ctx.last and any(ctx.span(slot) == "it" for slot in phrase.left):  # "lean back and hold it"
+        phrase.take("thing")
+        return []
+    if phrase.verb == "leave" and not phrase.has("state", "place", "direction", "path", "here"):
+        raise phrase.no("needs how or where, as in leave the arms up, or where they are")
     if phrase.has("thing"):
         return keep_things(ctx, phrase)
     if not phrase.has("state"):
@@ -395,6 +439,7 @@ def _keep(ctx: Context, phrase: Phrase) -> list[Clause]:
 BODY_VERBS = {
     "TRAVEL": _travel, "STEP": _step, "TURN": _turn, "FACE": _face, "JUMP": _jump, "STAND": _stand, "STAY": _stay,
     "RISE": _rise, "DESCEND": lambda ctx, phrase: _rise(ctx, phrase, -1), "HOVER": _hover,
-    "SQUAT": _squat, "LIE": _lie, "KNEEL": _kneel, "SIT": _sit,
-    "FALL": _fall, "MOVE": _move, "KEEP": _keep,
+    "SIT": lambda ctx, phrase: [_low(ctx, ctx.scene.root, _SIT * ctx.scene.of.height, "sit down")],
+    "SQUAT": _squat, "LIE": _lie, "KNEEL": _kneel,
+    "FALL": lambda ctx, phrase: _lie(ctx, phrase) if ctx.scene.rises else [], "MOVE": _move, "KEEP": _keep,
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from movlr_jax.errors import UserError
 from movlr_jax.tasks.words import clauses as c
@@ -13,7 +14,7 @@ from movlr_jax.tasks.words.scene import TOUCH, floats
 from movlr_jax.tasks.words.states import FORMS, free_of, joint, near, paired, placed, points, raised
 
 _MOVES_JOINTS = ("move", "bring", "carry", "pull", "drag")
-_PUTS = ("put", "place", "set")
+_PUTS = ("put", "place", "set", "stack")
 _AWAY = 0.05  # m between the surfaces of a hand and what it has released
 _IN_JAWS = 0.5  # share of the distance at which a thing touches a gripper, at which it is between its jaws
 
@@ -77,9 +78,9 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     things = ctx.things(phrase, f"what to {verb}, as in {verb} the cube" + " on the plate" * (verb in _PUTS))
     if verb in _PUTS and not phrase.has("place", "direction"):
         raise phrase.no("needs where to put it, as in put the cube on the plate")
-    if verb in _PUTS and not phrase.has("place", "distance") and "down" in phrase.ways(keep=True):
-        raise NotRead("down", f"does not say where to {verb} it; say on what, or lower it by 10 cm")
     objects = not any(map(ctx.scene.own, things))
+    if objects and verb in _PUTS and not phrase.has("place", "distance") and "down" in phrase.ways(keep=True):
+        raise NotRead("down", f"does not say where to {verb} it; say on what, or lower it by 10 cm")
     if phrase.has("place"):
         ways, data = phrase.ways(), ctx.scene.data
         there = moved_to(ctx, phrase, things) if objects else placed(ctx, phrase, free_of(ctx, things, verb))
@@ -89,6 +90,15 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
                 raise phrase.no("names a place and another direction")
         return there
     distance = phrase.number("distance")
+    if away := phrase.one("away"):
+        other = ctx.nouns(away.children[1])[0] if len(away.children) > 1 else ctx.scene.parts.of(ctx.scene.root)
+        made, word = approach(ctx, phrase, things, grips=False) if objects else [], f"moves away from {other.words}"
+        for part in things:
+            begin = other.now(ctx.scene.data) - ctx.scene.data.body(ctx.scene.root).xpos
+            if not (there := ctx.scene.towards(part, begin)):
+                raise phrase.unread(away, "has no direction: it is there")
+            made.append(ctx.clause(c.shifted, part=part, way=floats(there[0]), amount=distance, word=word))
+        return made
     word = phrase.way()
     if objects:
         made = approach(ctx, phrase, things, grips=word in ("up", "down"))
@@ -133,6 +143,16 @@ def _release(ctx: Context, phrase: Phrase) -> list[Clause]:
     return made
 
 
+def _meet(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return that any part of the body touches objects, and that it stays there."""
+    made, scene = [ctx.clause(c.stay)], ctx.scene
+    body = replace(scene.parts.of(scene.root), words="body")
+    for thing in ctx.objects(phrase, "an object"):
+        shapes = scene.surface, *scene.extent(thing)
+        made.append(ctx.clause(c.near, part=body, other=thing, within=TOUCH, once=True, shapes=shapes))
+    return made
+
+
 def _kick(ctx: Context, phrase: Phrase) -> list[Clause]:
     things = ctx.objects(phrase, "an object to kick")
     named = bool(phrase.has("tool"))
@@ -150,5 +170,5 @@ def _kick(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 OBJECT_VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {
     "TOUCH": _touch, "PUSH": move_things, "PUT": move_things, "PICK": _grasp, "GRASP": _grasp, "RELEASE": _release,
-    "KICK": _kick,
+    "KICK": _kick, "MEET": _meet,
 }  # fmt: skip

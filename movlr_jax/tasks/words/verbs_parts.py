@@ -7,10 +7,10 @@ from collections.abc import Callable
 import lark
 import numpy as np
 
+from movlr_jax.models.hands import fingers_of
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words import states as st
 from movlr_jax.tasks.words.clauses import Clause
-from movlr_jax.tasks.words.hands import fingers_of
 from movlr_jax.tasks.words.phrase import Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import HINGES, floats
 from movlr_jax.tasks.words.verbs_objects import approach, moved_to
@@ -37,9 +37,9 @@ def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         ctx.last = [part for parts in hinges for part in parts]
         return st.bends(ctx, ctx.last, phrase, sign)
     if fingers := ctx.fingers(phrase):
-        by = phrase.number("angle")
-        if sign < 0 and by is None:
-            return [st.closed(ctx, of, opens=True) for of in fingers]
+        by, share = phrase.number("angle"), phrase.share()
+        if share or (sign < 0 and by is None):
+            return [st.closed(ctx, of, opens=sign < 0, share=share) for of in fingers]
         joints = [joint for of in fingers for joint in of.joints]
         return [st.moved(ctx, name, sign if b > a else -sign, by) for name, a, b in joints]
     if sign > 0 and phrase.has("direction"):
@@ -57,9 +57,14 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
             return moved_to(ctx, phrase, things)
         phrase.only(way, f"goes {way}; say move for other directions")
         made = approach(ctx, phrase, things)
-    elif (state := phrase.has("state")) and str(state.children[0]) in st.BENT:
-        phrase.one("state")
-        made = st.bent(ctx, things)
+    elif (state := phrase.has("state")) and str(state.children[0]) in (
+        *st.BENT,
+        *st.LEVEL,
+        *(st.UPRIGHT if sign > 0 else ()),
+    ):
+        made = st.in_state(ctx, st.free_of(ctx, things, phrase.verb), *phrase.words("state")[:1])
+        if str(state.children[0]) not in st.BENT:  # "raise the arm until it is level"
+            return made
     elif there := st.arranged(ctx, phrase, things, but=way):
         return there
     else:
@@ -110,7 +115,17 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return that parts or objects stay in a state, at a place, or in the hand."""
     if made := st.fingers_in_state(ctx, phrase):
         return made
-    if not phrase.has("state", "place", "direction", "path", "extent") and ctx.it and (joints := ctx.joints(phrase)):
+    if angle := phrase.has("angle_to"):
+        states = phrase.words("state")
+        if not {*states} <= {*st.BENT} or (not states and any(words[-1] in HINGES for words in ctx.named(phrase))):
+            raise phrase.unread(angle)
+        return _bend(ctx, phrase)
+    if phrase.has("here") or [str(slot.children[-1]) for slot in phrase.left if slot.data == "state"] == ["still"]:
+        return in_place(ctx, phrase)
+    bare = not phrase.has("state", "place", "direction", "path", "extent") and ctx.it
+    if bare and not ctx.begins and ctx.fingers(phrase):  # "make a fist and hold it"
+        return []
+    if bare and (joints := ctx.joints(phrase)):
         return [ctx.clause(c.never, what=ctx.clause(c.joint, name=joint)) for joint in joints] * ctx.begins
     before, states = list(ctx.last), phrase.words("state")
     for slot in phrase.take("extent"):
@@ -122,15 +137,30 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise phrase.unread(place)
     if at := st.placed(ctx, phrase, things):
         return at
-    phrase.take("here")
     states += phrase.ways() + [ctx.span(slot) for slot in phrase.take("path")]
     if not states and before == things:  # "... and hold it there"
         return st.as_high(ctx, things) * ctx.begins
-    if states and states != ["still"]:
+    if states:
         return [clause for state in states for clause in st.in_state(ctx, things, state)]
     if any(map(ctx.scene.own, things)):
         raise NotRead(things[0].words, "is held in no way that is understood; say up, level, bent, ...")
     return approach(ctx, phrase, things, must=True)
+
+
+def in_place(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return that joints, parts or objects do not move; an object that is held still is in the hand."""
+    here = phrase.take("here") or phrase.verb in ("leave", "move")
+    phrase.take("state")
+    named = {joint for words in ctx.it for joint in ctx.scene.joint(words)}
+    if named and ctx.named(phrase) in ([["others"]], [["other", "joints"]]):
+        phrase.take("thing")
+        others = tuple(name for name in ctx.scene.joints if name not in named and not ctx.scene.slides(name))
+        return [ctx.clause(c.still, words="other joints", joints=others)]
+    if joints := ctx.joints(phrase):
+        return [ctx.clause(c.still, words=f"joint {name}", joints=(name,)) for name in joints]
+    things = ctx.things(phrase)
+    held = not here and not any(map(ctx.scene.own, things))
+    return approach(ctx, phrase, things, must=True) if held else st.in_place(ctx, things)
 
 
 def posture(ctx: Context, tree: Tree) -> list[Clause]:
@@ -154,7 +184,8 @@ def _close(ctx: Context, phrase: Phrase, opens: bool = False) -> list[Clause]:
         things = ctx.things(phrase)
         why = "needs a hand with fingers" if fists else f"needs a hand or gripper, as in {phrase.verb} the hand"
         raise NotRead(things[0].words, "does not open or close") if things else phrase.no(why)
-    return [st.closed(ctx, of, opens) for of in fingers]
+    share = phrase.share()
+    return [st.closed(ctx, of, opens, share) for of in fingers]
 
 
 def lean(ctx: Context, phrase: Phrase) -> list[Clause]:

@@ -10,7 +10,7 @@ import pytest
 from bodies import BODIES
 from mujoco import mjx
 
-from movlr_jax.tasks.words.hands import Hand, digit_of, fingers_of, hands_of
+from movlr_jax.models.hands import Hand, digit_of, fingers_of, hands_of
 
 SHADOW = Path(mjx.__file__).parent / "test_data" / "shadow_hand" / "right_hand.xml"
 
