@@ -40,7 +40,7 @@ def control_lines(task: Task) -> list[str]:
         f"base: {task.adapter.root}, {base}; centre of mass {facts.height_m:.2f} m above its lowest point",
         f"feet: {_parts(task, 'foot')}; hands: {_parts(task, 'hand')}",
         f"actuators: {_kinds(task.model)}",
-        said[0],
+        *said,
         f"plans: horizon {rules.horizon_s:.3g} s, {rules.knots} knots, {samples} samples, a plan every "
         f"{1000 * rules.ctrl_dt * rules.replan_every:g} ms, each sample moves {_share(rules.mppi.density)}",
         f"speed: {steps / max(took, 1e-9):,.0f} steps/s in plans; a trial of {_TRIAL_S:g} s takes about "

@@ -32,6 +32,7 @@ def add_floor(spec: mujoco.MjSpec, at: mujoco.MjData, root: str) -> str:
     """Add a floor to a model without one, if the body `root` falls freely from the start `at`.
 
     The floor is level, through the origin of the world, or at the lowest point of the start if that is clearly lower.
+    A body of which nothing collides, as in the file of a robot whose scene lists its contacts, collides with it.
     Returns a sentence about it, "" if the model needs none.
     """
     model = at.model
@@ -41,8 +42,9 @@ def add_floor(spec: mujoco.MjSpec, at: mujoco.MjData, root: str) -> str:
     if world.over_ground(at.geom_xpos[colliding]) or not _falls(at, body, world):
         return ""
     types, affinities = model.geom_contype[colliding], model.geom_conaffinity[colliding]
+    solid = ""
     if not (types | affinities).any():
-        return f"nothing is under {root}, which falls: the model has no floor, and no geom that collides with one"
+        solid, affinities = f"; {_made_solid(spec, model, body)} collide with it alone", np.ones(1, int)
     floor = add_plane(spec, _NAME)
     floor.contype, floor.conaffinity = np.bitwise_or.reduce(affinities), np.bitwise_or.reduce(types)
     mujoco.mju_mat2Quat(floor.quat, world.frame.T.ravel())  # from z to up
@@ -52,7 +54,7 @@ def add_floor(spec: mujoco.MjSpec, at: mujoco.MjData, root: str) -> str:
     axis = axis_text(world.up.tolist()).removeprefix("+")
     where = f"{axis} = {height:.3g} m" if axis in ("x", "y", "z") else f"{height:.3g} m along {axis}"
     none = "has no floor" if not len(world.planes) + len(world.others) else f"has no floor under {root}"
-    return f"the model {none}, so {root} would fall: a floor was added at {where}"
+    return f"the model {none}, so {root} would fall: a floor was added at {where}{solid}"
 
 
 def lifted(at: mujoco.MjData, root: str) -> str:
@@ -114,6 +116,16 @@ def settled(at: mujoco.MjData, root: str) -> str:
     at.qpos[:] = data.qpos
     mujoco.mj_kinematics(model, at)
     return f"at the start, {root} was let down by {1000 * sunk:.0f} mm, to where it comes to rest on its feet"
+
+
+def _made_solid(spec: mujoco.MjSpec, model: mujoco.MjModel, body: int) -> str:
+    """Let the shapes of the tree of a body collide with a floor, its meshes only if it has no others. Return which."""
+    tree = {model.body(b).name for b in np.flatnonzero(model.body_rootid == model.body_rootid[body])}
+    shapes = [geom for geom in spec.geoms if geom.parent.name in tree]
+    simple = [geom for geom in shapes if geom.type != mujoco.mjtGeom.mjGEOM_MESH]
+    for geom in simple or shapes:
+        geom.conaffinity = 1
+    return f"its {len(simple)} simple shapes" if simple else f"its {len(shapes)} meshes"
 
 
 def _colliding(model: mujoco.MjModel, body: int) -> np.ndarray:

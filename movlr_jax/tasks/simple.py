@@ -209,6 +209,7 @@ def _staged(
     if added := add_floor(spec, placed[1], adapter.root) if floor else "":
         bare = compile_spec(spec)
         placed = _at_start(bare, start)
+        adapter = replace(adapter, touch=derive_adapter(name, spec.copy).touch) if not known else adapter
     lift = lifted(placed[1], adapter.root) if start is None or isinstance(start, str) else ""
     if start is None and not bare.nkey:
         lift = settled(placed[1], adapter.root) or lift

@@ -15,6 +15,7 @@ from movlr_jax.models import model_adapter, nominal_qpos
 from movlr_jax.models.from_path import forward_of, roles_of
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.rewards.state import instrument, layout_of
+from movlr_jax.tasks import build_task
 
 TINY = str(resource_dir("assets") / "models" / "tiny_muscle.xml")
 
@@ -244,6 +245,17 @@ def test_a_file_that_is_missing_or_compiled_is_told(tmp_path, biped):
     (tmp_path / "m.mjb").write_bytes(b"")
     with pytest.raises(UserError, match=r"is a compiled model.*give its XML"):
         model_adapter(str(tmp_path / "m.mjb"))
+
+
+def test_a_walker_of_which_nothing_collides_has_no_walk(tmp_path):
+    leg = """<body name="{s}_foot" pos="0 {y} 1"><joint name="{s}" axis="0 1 0" range="-1 1"/>
+      <geom size=".1" contype="0" conaffinity="0"/></body>"""
+    path = tmp_path / "limp.xml"
+    path.write_text(f"""<mujoco><compiler angle="radian"/><worldbody><body name="pelvis" pos="0 0 1"><freejoint/>
+      <geom size=".1" contype="0" conaffinity="0"/>{leg.format(s="left", y=0.1)}{leg.format(s="right", y=-0.1)}</body>
+      </worldbody><actuator><motor joint="left"/><motor joint="right"/></actuator></mujoco>""")
+    with pytest.raises(UserError, match="no geom of model .* collides"):
+        build_task("flat_walk", str(path), 1.0, {})
 
 
 def test_a_model_with_another_axis_up_is_turned_until_z_is_up(tmp_path: Path):

@@ -67,6 +67,8 @@ class Walker:
                     f"it has: {', '.join(adapter.touch) or 'none'}"
                 )
         self.model, self.adapter = model, adapter
+        if not model.geom_conaffinity.any():
+            raise UserError(f"no geom of model {adapter.name!r} collides, so it cannot stand; give its contype")
         joints = [model.joint(name) for name in (*adapter.planned_joints, *adapter.kept_joints)]
         dofs = np.array([joint.dofadr[0] for joint in joints])
         self.planned = [model.joint(name) for name in adapter.planned_joints]
