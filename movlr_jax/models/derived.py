@@ -50,9 +50,7 @@ def derive_adapter(name: str, load: Callable[[], mujoco.MjSpec], info: ModelInfo
     """
     model = compile_spec(load())
     moving = np.flatnonzero(model.body_treeid >= 0)
-    colliding = (model.geom_contype | model.geom_conaffinity) != 0
-    colliding[np.concatenate([model.pair_geom1, model.pair_geom2])] = True
-    touching = {int(b) for b in model.geom_bodyid[colliding]}
+    touching = {int(b) for b in model.geom_bodyid[colliding(model)]}
     parts = [int(b) for b in moving if int(b) in touching]
     if len(parts) > MAX_PARTS:
         parents = set(model.body_parentid.tolist())
@@ -134,6 +132,18 @@ def driven_joints(model: mujoco.MjModel) -> list[int]:
         and j not in coupled
         and np.abs(moment[:, model.jnt_dofadr[j]]).max(initial=0.0) > _DRIVES
     ]
+
+
+def colliding(model: mujoco.MjModel) -> np.ndarray:
+    """Return [ngeom] which geoms can collide: by their own bits, or as one of a pair."""
+    found = (model.geom_contype | model.geom_conaffinity) != 0
+    found[np.concatenate([model.pair_geom1, model.pair_geom2])] = True
+    return found
+
+
+def solid_of(model: mujoco.MjModel, body: int) -> np.ndarray:
+    """Return the geoms that can collide of the whole tree of a body."""
+    return np.flatnonzero(colliding(model) & (model.body_rootid[model.geom_bodyid] == model.body_rootid[body]))
 
 
 def travels(model: mujoco.MjModel, body: str, way: Sequence[float], turning: bool = False) -> bool:

@@ -12,10 +12,18 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.muscles import enabled_actuators
-from movlr_jax.biomech.world import world_of
+from movlr_jax.biomech.world import box_corners, world_of
 from movlr_jax.errors import UserError, similar_files
 from movlr_jax.models.adapter import ModelAdapter, ModelInfo, Posture
-from movlr_jax.models.derived import MAX_PARTS, base_joints, derive_adapter, name_all, root_of, start_keyframe
+from movlr_jax.models.derived import (
+    MAX_PARTS,
+    base_joints,
+    colliding,
+    derive_adapter,
+    name_all,
+    root_of,
+    start_keyframe,
+)
 from movlr_jax.models.names import PLACES, SIDES, place_of, side_of, with_pairs, words_of_all
 from movlr_jax.models.spec import compile_spec, place, read_spec, strip
 
@@ -242,13 +250,22 @@ def forward_of(model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str]
         if f"{side}_foot" in roles:
             foot = data.body(roles[f"{side}_foot"])
             toes = roles.get(f"{side}_toes", foot.name)
-            # in a foot without toes, most of the mass is in front of its joint
             joint = model.body(foot.id).jntadr[0]
             ankle = foot.xpos if joint < 0 else data.xanchor[joint]
-            way += (foot.xipos if toes == foot.name else data.body(toes).xpos) - ankle
+            way += (_sole(model, data, foot.id) if toes == foot.name else data.body(toes).xpos) - ankle
     along = frame[:2] @ way
     axis = int(np.abs(along).argmax()) if np.abs(along).max() >= 0.01 else 0
     return _rounded(frame[axis] * (-1 if along[axis] < -0.01 else 1))
+
+
+def _sole(model: mujoco.MjModel, data: mujoco.MjData, foot: int) -> np.ndarray:
+    """Return the middle [3] of what collides of a foot without toes, most of which is in front of its joint.
+
+    If nothing does, it is its centre of mass.
+    """
+    solid = [g for g in np.flatnonzero(colliding(model)) if foot in above(model, int(model.geom_bodyid[g]))]
+    corners = [box_corners(model, data, int(g)) for g in solid]
+    return 0.5 * (np.min(corners, (0, 1)) + np.max(corners, (0, 1))) if corners else data.xipos[foot]
 
 
 def _rounded(way: np.ndarray) -> tuple[float, float, float]:
