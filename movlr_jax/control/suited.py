@@ -8,10 +8,10 @@ from typing import TypeVar
 import mujoco
 import numpy as np
 
-from movlr_jax.biomech.world import up_of
+from movlr_jax.biomech.world import lowest, up_of
 from movlr_jax.control.settings import MppiSettings
 from movlr_jax.models.actuators import servos
-from movlr_jax.models.derived import base_joints, lies, root_of
+from movlr_jax.models.derived import base_joints, lies, root_of, solid_of
 from movlr_jax.models.motors import of_joints, swing_s, targetable
 from movlr_jax.tasks import Task
 
@@ -46,15 +46,15 @@ def facts_of(task: Task, space: str = "auto") -> BodyFacts:
     root = root_of(model)
     joints = [int(model.jnt_type[j]) for j in base_joints(model, root)]
     travels = int(mujoco.mjtJoint.mjJNT_FREE) in joints or int(mujoco.mjtJoint.mjJNT_SLIDE) in joints
-    own = (model.body_rootid[model.geom_bodyid] == model.body_rootid[root]) & (model.geom_contype != 0)
-    heights = (data.geom_xpos @ up_of(model, data) - model.geom_rbound)[own]
-    com = float(data.subtree_com[root] @ up_of(model, data))
+    up = up_of(model, data)
+    com = float(data.subtree_com[root] @ up)
+    low = min((lowest(model, data, g, up) for g in solid_of(model, root)), default=com)
     served = servos(model) & of_joints(model)
     return BodyFacts(
         actuators=model.nu,
         base="free" if travels else "fixed",
         targets=0 if space == "controls" else int((served | targetable(model, posture)).sum()),
-        height_m=max(0.0, com - float(heights.min())) if len(heights) else 0.0,
+        height_m=max(0.0, com - low),
         swing_s=swing_s(model, posture),
         lies=travels and lies(model, data, root),
     )

@@ -10,9 +10,9 @@ import numpy as np
 
 from movlr_jax._util.parts import setting
 from movlr_jax.biomech.muscles import enabled_actuators, moment_arms
-from movlr_jax.biomech.world import up_of
+from movlr_jax.biomech.world import lowest, up_of
 from movlr_jax.models.actuators import servos
-from movlr_jax.models.derived import base_joints, root_of
+from movlr_jax.models.derived import base_joints, root_of, solid_of
 from movlr_jax.models.spec import quiet
 
 _TURNS = (int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE))
@@ -118,10 +118,8 @@ def supporting(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:
     found = np.zeros(model.nu, bool)
     if (model.jnt_type[base_joints(model, root)] == mujoco.mjtJoint.mjJNT_HINGE).all():
         return found
-    solid = np.flatnonzero(
-        (model.body_rootid[model.geom_bodyid] == model.body_rootid[root]) & (model.geom_contype != 0)
-    )
-    low = data.geom_xpos[solid] @ up_of(model, data) - model.geom_rbound[solid]
+    solid, up = solid_of(model, root), up_of(model, data)
+    low = np.array([lowest(model, data, g, up) for g in solid])
     feet = {int(b) for b in model.geom_bodyid[solid[low < low.min(initial=np.inf) + _AT_GROUND]]}
     bearing: set[int] = set()
     for body in feet:
@@ -201,13 +199,36 @@ def swing_s(model: mujoco.MjModel, posture: np.ndarray) -> float:
     weak = motors(model) & ~targetable(model, posture)
     root = root_of(model)
     free = ~(np.abs(moment[~weak]) > 1e-6).any(axis=0) & (model.dof_treeid == model.body_treeid[root])
+    linked = _linked(model)
     for j in np.flatnonzero((model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE) & (model.jnt_stiffness == 0)):
+        if int(model.jnt_bodyid[j]) in linked:
+            continue
         body, dof, axis = int(model.jnt_bodyid[j]), int(model.jnt_dofadr[j]), data.xaxis[j]
         lever = float(np.linalg.norm(np.cross(axis, data.subtree_com[body] - data.xanchor[j])))
         pull = model.body_subtreemass[body] * gravity * lever * np.sqrt(max(0.0, 1.0 - (axis @ up) ** 2))
         if free[dof] and lever > _BALANCED and pull > 0:
             longest = max(longest, float(2 * np.pi * np.sqrt(full[dof, dof] / pull)))
     return longest
+
+
+def _linked(model: mujoco.MjModel) -> set[int]:
+    """Return the bodies of closed chains, as those of the four bars of a gripper, which equalities hold."""
+    found, kinds = set[int](), mujoco.mjtEq
+    owner = {
+        int(mujoco.mjtObj.mjOBJ_BODY): np.arange(model.nbody),
+        int(mujoco.mjtObj.mjOBJ_SITE): model.site_bodyid,
+        int(mujoco.mjtObj.mjOBJ_JOINT): model.jnt_bodyid,
+    }
+    held = np.isin(model.eq_type, [int(kind) for kind in (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD, kinds.mjEQ_JOINT)])
+    for eq in np.flatnonzero(held & (model.eq_active0 != 0)):
+        chains = [set[int](), set[int]()]
+        for chain, end in zip(chains, (model.eq_obj1id[eq], model.eq_obj2id[eq]), strict=True):
+            body = int(owner[int(model.eq_objtype[eq])][end]) if end >= 0 else 0
+            while body:
+                chain.add(body)
+                body = int(model.body_parentid[body])
+        found |= chains[0] ^ chains[1]
+    return found
 
 
 def targetable(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:

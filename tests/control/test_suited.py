@@ -11,7 +11,8 @@ from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.control.mpc.rules.mppi import Mppi as Rule
 from movlr_jax.control.optimizers import Mppi
 from movlr_jax.control.suited import BodyFacts, facts_of, suited
-from movlr_jax.tasks import simple_task
+from movlr_jax.models.motors import supporting
+from movlr_jax.tasks import Task, simple_task
 
 
 @pytest.mark.parametrize(
@@ -65,3 +66,24 @@ def test_facts_are_those_of_the_model():
     planner = build_optimizer(Mppi(), dog)
     assert isinstance(planner, Planner)
     assert planner.config == suited(planner.config, found)
+
+
+def test_feet_that_meet_only_the_floor_carry_the_body():
+    """As in models for MJX: feet have a conaffinity but no contype."""
+    text = MOTOR_DOG.replace("<worldbody>", '<default><geom contype="0"/></default><worldbody>').replace(
+        'type="plane"', 'type="plane" contype="1"'
+    )
+    task = _dog(text)
+    assert supporting(task.model, task.model.qpos0).all()
+    assert facts_of(task).height_m == pytest.approx(facts_of(_dog(MOTOR_DOG)).height_m)
+
+
+def test_the_lowest_point_is_that_of_shapes_not_of_balls_around_them():
+    """A trunk so long that the ball around it reaches below the feet does not stand on its trunk."""
+    long = _dog(MOTOR_DOG.replace('size=".15 .1 .05"', 'size="1.5 .1 .05"'))
+    assert facts_of(long).height_m == pytest.approx(facts_of(_dog(MOTOR_DOG)).height_m)
+    assert supporting(long.model, long.model.qpos0).all()
+
+
+def _dog(text: str) -> Task:
+    return simple_task(name="own", model=mujoco.MjSpec.from_string(text), description="hold the posture")
