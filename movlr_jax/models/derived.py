@@ -75,10 +75,19 @@ def root_of(model: mujoco.MjModel) -> int:
 
     Of trees with as many, the heaviest. A loose object may be heavier than the body that is controlled.
     """
-    trees = [b for b in range(1, model.nbody) if _is_tree(model, b)]
-    (moment,) = moment_arms(model, mujoco.MjData(model), model.qpos0[None])
-    driven = np.abs(moment) > _DRIVES
+    trees, driven = [b for b in range(1, model.nbody) if _is_tree(model, b)], _driven(model)
     return carried(model, max(trees, key=lambda b: _rank(model, driven, b), default=min(1, model.nbody - 1)))
+
+
+def driven_trees(model: mujoco.MjModel) -> set[int]:
+    """Return the kinematic trees that actuators move, as each arm of a robot that is fixed to the world."""
+    return {int(tree) for tree in model.dof_treeid[_driven(model).any(axis=0)]}
+
+
+def _driven(model: mujoco.MjModel) -> np.ndarray:
+    """Return [nu, nv] which actuators move which degrees of freedom."""
+    (moment,) = moment_arms(model, mujoco.MjData(model), model.qpos0[None])
+    return np.abs(moment) > _DRIVES
 
 
 def _is_tree(model: mujoco.MjModel, body: int) -> bool:

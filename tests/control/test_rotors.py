@@ -48,7 +48,8 @@ def test_a_bar_of_a_closed_chain_is_no_pendulum():
     bar = """<body name="{n}" pos="{x} 0 1"><joint axis="0 1 0"/>
       <geom type="capsule" fromto="0 0 0 0 0 -.5" size=".02"/></body>"""
     text = f"""<mujoco><worldbody><body name="base"><geom size=".1"/><body name="slider">
-      <joint name="j" type="slide"/><geom size=".1"/>{bar.format(n="one", x=0)}{bar.format(n="two", x=0.2)}</body></body></worldbody>
+      <joint name="j" type="slide"/><geom size=".1"/>{bar.format(n="one", x=0)}{bar.format(n="two", x=0.2)}
+      </body></body></worldbody>
       <equality><connect body1="one" body2="two" anchor="0 0 -.5"/></equality>
       <actuator><motor joint="j" ctrlrange="-9 9"/></actuator></mujoco>"""
     model = mujoco.MjModel.from_xml_string(text)

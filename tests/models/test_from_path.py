@@ -127,8 +127,8 @@ def test_a_foot_of_two_bodies_points_where_its_sole_does():
       <body name="{s}_ankle_roll"><joint name="{s}_roll" axis="1 0 0"/>
         <geom type="box" size=".1 .04 .02" pos=".04 0 -.08" mass=".1"/></body></body>"""
     model = mujoco.MjModel.from_xml_string(
-        f"<mujoco><worldbody><body name='trunk'><freejoint/><geom size='.1' pos='0 0 .3'/>{foot.format(s='left', y=0.1)}"
-        f"{foot.format(s='right', y=-0.1)}</body></worldbody></mujoco>"
+        "<mujoco><worldbody><body name='trunk'><freejoint/><geom size='.1' pos='0 0 .3'/>"
+        f"{foot.format(s='left', y=0.1)}{foot.format(s='right', y=-0.1)}</body></worldbody></mujoco>"
     )
     assert forward_of(model, model.qpos0, roles_of(model)) == (1.0, 0.0, 0.0)
 

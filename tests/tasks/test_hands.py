@@ -69,6 +69,31 @@ def test_jaws_close_on_each_other():
     ]
 
 
+def test_a_hand_is_left_or_right_by_its_shape_where_names_do_not_tell():
+    """RF is the ring finger, not the front right one; mirrored, the right hand is a left one."""
+    text = BODIES["hand"].replace("ring_", "rf_").replace("index_", "if_").replace("middle_", "mf_")
+    mirrored = text.replace(" -0.03 0", " -1 0").replace(" 0.03 0", " -0.03 0").replace(" -1 0", " 0.03 0")
+    (right,), (left,) = (
+        found(mujoco.MjModel.from_xml_string(of)) for of in (text, mirrored.replace("0.0 0.05 0", "0.0 -0.05 0"))
+    )
+    assert (right.side, right.shaped, left.shaped) == ("", "right", "left")
+
+
+def test_each_arm_has_its_gripper():
+    """The jaws of both are a left and a right finger; the arms say which gripper is which."""
+    jaw = """<body name="{a}/{s}_finger" pos="0 {y} .1"><joint name="{a}/{s}_finger" type="slide" axis="0 {y} 0"
+      range="0 .04"/><geom size=".01"/></body>"""
+    arm = """<body name="{a}/shoulder" pos="0 {y} 0"><joint name="{a}/waist"/><geom size=".05"/>
+      <body name="{a}/gripper" pos="0 0 .2"><joint name="{a}/wrist"/><geom size=".03"/>{jaws}</body></body>"""
+    arms = (
+        arm.format(a=a, y=y, jaws="".join(jaw.format(a=a, s=s, y=z) for s, z in (("left", 0.05), ("right", -0.05))))
+        for a, y in (("left", 0.3), ("right", -0.3))
+    )
+    hands = found(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{''.join(arms)}</worldbody></mujoco>"))
+    assert [hand.words for hand in hands] == ["right gripper", "left gripper"]
+    assert [fingers.words for fingers in fingers_of(hands, ["left", "gripper"])] == ["left gripper"]
+
+
 LEGS = """<mujoco><worldbody><body name="base"><freejoint/><geom size=".1"/>{}</body></worldbody></mujoco>"""
 LEG = """<body name="{0}_HIP" pos="{1} {2} 0"><joint name="{0}_HFE" axis="0 1 0"/><geom size=".02"/>
 <body name="{0}_SHANK" pos="0 0 -.2"><joint name="{0}_KFE" axis="0 1 0"/><geom size=".02"/></body></body>"""
@@ -89,7 +114,8 @@ def test_legs_are_no_fingers():
         ("fingers", ["hand"]),
         ("middle finger", ["middle finger"]),
         ("thumb", ["thumb"]),
-        ("left hand", []),
+        ("left hand", []),  # by its shape, it is a right one
+        ("right hand", ["hand"]),
         ("little finger", []),
         ("finger", []),
         ("die", []),
