@@ -43,6 +43,7 @@ from movlr_jax.tasks.floor import INSIDE, add_floor, lifted, settled
 from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import add_sky, add_stage
+from movlr_jax.tasks.standing import stood
 from movlr_jax.tasks.trial import trial
 from movlr_jax.tasks.view import camera_for
 from movlr_jax.tasks.walking import biomechanics
@@ -210,7 +211,9 @@ def _staged(
         bare = compile_spec(spec)
         placed = _at_start(bare, start)
         adapter = replace(adapter, touch=derive_adapter(name, spec.copy).touch) if not known else adapter
-    lift = lifted(placed[1], adapter.root) if start is None or isinstance(start, str) else ""
+    lift = stood(placed[1], adapter.root, bool(bare.nkey)) if start is None else ""
+    if not lift and (start is None or isinstance(start, str)):
+        lift = lifted(placed[1], adapter.root)
     if start is None and not bare.nkey:
         lift = settled(placed[1], adapter.root) or lift
     _light(spec)
