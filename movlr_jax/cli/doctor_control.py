@@ -38,7 +38,7 @@ def control_lines(task: Task) -> list[str]:
     base = {"free": "travels through the world", "fixed": "fixed to the world"}[facts.base]
     return [
         f"base: {task.adapter.root}, {base}; centre of mass {facts.height_m:.2f} m above its lowest point",
-        f"feet: {_parts(task, 'foot')}; hands: {_parts(task, 'hand')}",
+        f"feet: {_parts(task, 'foot', 'shank')}; hands: {_parts(task, 'hand')}",
         f"actuators: {_kinds(task.model)}",
         *said,
         f"plans: horizon {rules.horizon_s:.3g} s, {rules.knots} knots, {samples} samples, a plan every "
@@ -55,10 +55,10 @@ def _share(density: float) -> str:
     return "all controls" if density == 1.0 else f"{100 * density:.0f} % of the controls"
 
 
-def _parts(task: Task, part: str) -> str:
-    """Return the bodies with roles such as left_foot, by role."""
-    found = [f"{name} ({role})" for role, name in task.roles.items() if role.endswith(f"_{part}")]
-    return ", ".join(found) or "none by name"
+def _parts(task: Task, *parts: str) -> str:
+    """Return the bodies with roles such as left_foot, by role, of the first of `parts` that has any."""
+    of = [[f"{name} ({role})" for role, name in task.roles.items() if role.endswith(f"_{part}")] for part in parts]
+    return ", ".join(next(filter(None, of), [])) or "none found"
 
 
 def _kinds(model: mujoco.MjModel) -> str:

@@ -9,13 +9,14 @@ import numpy as np
 
 from movlr_jax.biomech.muscles import moment_arms
 from movlr_jax.biomech.static_optimisation import joint_equalities
-from movlr_jax.biomech.world import length_of, world_of
+from movlr_jax.biomech.world import length_of, lowest, up_of, world_of
 from movlr_jax.models.adapter import ModelAdapter, ModelInfo
 from movlr_jax.models.spec import compile_spec
 
 MAX_PARTS = 30  # bodies whose contacts may be read; in larger models only the last bodies of chains
 _DRIVES = 1e-9  # a smaller moment arm is none
 _LYING = 0.3  # height of a body's frame, as a share of its length, below which it lies
+_AT_GROUND = 0.05  # m above the lowest point of a body
 _FAR = 2.0  # lengths of a body; a limited slide that is shorter does not let it travel
 _STARTS = ("home", "stand")  # words in the names of keyframes
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
@@ -153,6 +154,18 @@ def colliding(model: mujoco.MjModel) -> np.ndarray:
 def solid_of(model: mujoco.MjModel, body: int) -> np.ndarray:
     """Return the geoms that can collide of the whole tree of a body."""
     return np.flatnonzero(colliding(model) & (model.body_rootid[model.geom_bodyid] == model.body_rootid[body]))
+
+
+def lowest_of(model: mujoco.MjModel, data: mujoco.MjData, root: int) -> set[int]:
+    """Return the parts of a body on which it stands: the last of those that nearly reach its lowest point."""
+    solid, up = solid_of(model, root), up_of(model, data)
+    low = np.array([lowest(model, data, int(g), up) for g in solid])
+    found = {int(b) for b in model.geom_bodyid[solid[low < low.min(initial=np.inf) + _AT_GROUND]]}
+    above, at = set[int](), [int(model.body_parentid[b]) for b in found]
+    while body := max(at, default=0):
+        above.add(body)
+        at = [int(model.body_parentid[b]) if b == body else b for b in at]
+    return found - above
 
 
 def travels(model: mujoco.MjModel, body: str, way: Sequence[float], turning: bool = False) -> bool:

@@ -20,6 +20,8 @@ from movlr_jax.models.derived import (
     base_joints,
     colliding,
     derive_adapter,
+    lies,
+    lowest_of,
     name_all,
     root_of,
     start_keyframe,
@@ -28,6 +30,8 @@ from movlr_jax.models.names import PLACES, SIDES, place_of, side_of, with_pairs,
 from movlr_jax.models.spec import compile_spec, place, read_spec, strip
 
 MAX_SITES = 50
+_ASIDE = 0.01  # m from the middle of a body, where a foot is on a side
+_LONG = 0.25  # of the height of a body, from where on its lowest segment is a shank
 _GROUND = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD)
 _FREE, _BALL = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
@@ -194,6 +198,32 @@ def roles_of(model: mujoco.MjModel) -> dict[str, str]:
                 if here := [f for f in found if at in ("", place_of(names[f[-1]]))]:
                     roles["_".join(filter(None, (at, side, part)))] = min(here)[-1]
     return roles
+
+
+def with_feet(model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str]) -> dict[str, str]:
+    """Return `roles` with the feet on which a body stands at `qpos` [nq], if names do not tell two or more.
+
+    They are known by where they are: two, left and right, or four, front and rear. One that is long is a shank.
+    """
+    root, told = root_of(model), [r for r in roles if side_of(r.split("_")) and r.endswith(("_foot", "_shank"))]
+    data, world = mujoco.MjData(model), world_of(model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    free = _FREE in (int(model.jnt_type[j]) for j in base_joints(model, root))
+    feet = sorted(lowest_of(model, data, root)) if free and len(told) < 2 and not lies(model, data, root) else []
+    ends = np.array([_sole(model, data, foot) - data.xpos[root] for foot in feet]).reshape(-1, 3) @ world.frame.T
+    ahead, left = ends[:, 0] > 0, ends[:, 1] > 0
+    if len(feet) not in (2, 4) or np.abs(ends[:, 1]).min() < _ASIDE or 2 * left.sum() != len(feet):
+        return dict(roles)
+    if len(feet) == 4 and not all((ahead & (left == side)).sum() == 1 for side in (True, False)):
+        return dict(roles)
+    found = {role: name for role, name in roles.items() if not role.endswith("shank")}
+    for foot, end, is_ahead, is_left in zip(feet, ends, ahead, left, strict=True):
+        apart = float((data.xpos[foot] - data.xpos[root]) @ world.up) - float(end[2])
+        part = "shank" if apart > _LONG * -float(end[2]) else "foot"
+        place = [] if len(feet) == 2 else ["front" if is_ahead else "rear"]
+        found["_".join([*place, "left" if is_left else "right", part])] = model.body(foot).name
+    return found
 
 
 def _joints(model: mujoco.MjModel, *kinds: int) -> list[int]:

@@ -10,9 +10,9 @@ import numpy as np
 
 from movlr_jax._util.parts import setting
 from movlr_jax.biomech.muscles import enabled_actuators, moment_arms
-from movlr_jax.biomech.world import lowest, up_of
+from movlr_jax.biomech.world import up_of
 from movlr_jax.models.actuators import servos
-from movlr_jax.models.derived import base_joints, root_of, solid_of
+from movlr_jax.models.derived import base_joints, lowest_of, root_of
 from movlr_jax.models.spec import quiet
 
 _TURNS = (int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE))
@@ -21,7 +21,6 @@ _HOLD_S = 0.4  # s, how long the start posture is held to see how far joints giv
 _SAG = 0.1  # rad or m that a joint may give way under its load
 _SHARPEST = 0.1  # rad or m of error at which a motor gives at most its full force
 _ROUNDS = 8
-_AT_GROUND = 0.05  # m above the lowest point of a body
 _MOVES = 1e-6  # of an acceleration per control that counts
 _GENTLY = 0.5  # noise of motors that carry a body, as a share of that of others
 _CARRIED = 0.01  # share of its weight that may be missing where motors carry a body
@@ -118,9 +117,7 @@ def supporting(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:
     found = np.zeros(model.nu, bool)
     if (model.jnt_type[base_joints(model, root)] == mujoco.mjtJoint.mjJNT_HINGE).all():
         return found
-    solid, up = solid_of(model, root), up_of(model, data)
-    low = np.array([lowest(model, data, g, up) for g in solid])
-    feet = {int(b) for b in model.geom_bodyid[solid[low < low.min(initial=np.inf) + _AT_GROUND]]}
+    feet = lowest_of(model, data, root)
     bearing: set[int] = set()
     for body in feet:
         while body:

@@ -12,7 +12,7 @@ import pytest
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError
 from movlr_jax.models import model_adapter, nominal_qpos
-from movlr_jax.models.from_path import forward_of, roles_of
+from movlr_jax.models.from_path import forward_of, roles_of, with_feet
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.rewards.state import instrument, layout_of
 from movlr_jax.tasks import build_task
@@ -131,6 +131,36 @@ def test_a_foot_of_two_bodies_points_where_its_sole_does():
         f"{foot.format(s='left', y=0.1)}{foot.format(s='right', y=-0.1)}</body></worldbody></mujoco>"
     )
     assert forward_of(model, model.qpos0, roles_of(model)) == (1.0, 0.0, 0.0)
+
+
+LEG = """<body name="{n}" pos="{x} {y} 0"><joint name="{n}_hip" axis="0 1 0" range="-1 1"/>
+<geom type="capsule" fromto="0 0 0 0 0 -.3" size=".03"/>{more}</body>"""
+SOLE = """<body name="{n}_faa" pos="0 0 -.3"><joint name="{n}_faa" axis="1 0 0" range="-1 1"/>
+<geom type="box" size=".1 .04 .02" pos="0 0 -.04"/></body>"""
+
+
+@pytest.mark.parametrize(
+    ("legs", "found"),
+    [
+        ({"LL": (0, 0.1), "LR": (0, -0.1)}, {"left_foot": "LL_faa", "right_foot": "LR_faa"}),
+        (
+            {"one": (0.2, 0.1), "two": (0.2, -0.1), "three": (-0.2, 0.1), "four": (-0.2, -0.1)},
+            {"front_left_shank": "one", "front_right_shank": "two",
+             "rear_left_shank": "three", "rear_right_shank": "four"},
+        ),
+        ({"one": (0.2, 0.1), "two": (0.2, -0.1), "three": (-0.2, 0.0)}, {}),
+        ({"L_foot": (0, 0.1), "R_foot": (0, -0.1)}, {"left_foot": "L_foot", "right_foot": "R_foot"}),
+    ],
+)  # fmt: skip
+def test_feet_without_names_are_known_by_where_they_are(legs, found):
+    limbs = [LEG.format(n=n, x=x, y=y, more=SOLE.format(n=n) if n[0] == "L" and n[1] != "_" else "")
+             for n, (x, y) in legs.items()]  # fmt: skip
+    motors = "".join(f'<motor joint="{n}_hip"/>' for n in legs)
+    model = mujoco.MjModel.from_xml_string(
+        f"""<mujoco><compiler angle="radian"/><worldbody><body name="base" pos="0 0 .4"><freejoint/><geom size=".05"/>
+        {"".join(limbs)}</body></worldbody><actuator>{motors}</actuator></mujoco>"""
+    )
+    assert with_feet(model, model.qpos0, roles_of(model)) == found
 
 
 def test_its_own_ground_goes_and_its_feet_meet_that_of_the_task(biped):
