@@ -31,6 +31,7 @@ from movlr_jax.models.spec import compile_spec, place, read_spec, strip
 
 MAX_SITES = 50
 _ASIDE = 0.01  # m from the middle of a body, where a foot is on a side
+_ARM = 4  # hinges of an arm
 _LONG = 0.25  # of the height of a body, from where on its lowest segment is a shank
 _GROUND = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD)
 _FREE, _BALL = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
@@ -224,6 +225,24 @@ def with_feet(model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str])
         place = [] if len(feet) == 2 else ["front" if is_ahead else "rear"]
         found["_".join([*place, "left" if is_left else "right", part])] = model.body(foot).name
     return found
+
+
+def with_hand(model: mujoco.MjModel, roles: Mapping[str, str]) -> dict[str, str]:
+    """Return `roles` with the end of an arm that is fixed to the world as its hand, if no name tells one.
+
+    An arm is the only chain of hinges, one after the other, that is so long. One with a gripper has that for a hand.
+    """
+    if any(role.endswith("hand") for role in roles):
+        return dict(roles)
+    hands = list[int]()
+    for tree in range(model.ntree):
+        chain = [int(np.flatnonzero(model.body_treeid == tree)[0])]
+        while len(below := np.flatnonzero(model.body_parentid == chain[-1])) == 1:
+            chain.append(int(below[0]))
+        kinds = model.jnt_type[np.isin(model.jnt_bodyid, chain)]
+        arm = not len(below) and len(kinds) >= _ARM and (kinds == mujoco.mjtJoint.mjJNT_HINGE).all()
+        hands += [chain[-1]] if arm else []
+    return {**roles, "hand": model.body(hands[0]).name} if len(hands) == 1 else dict(roles)
 
 
 def _joints(model: mujoco.MjModel, *kinds: int) -> list[int]:

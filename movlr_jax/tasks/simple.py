@@ -32,7 +32,7 @@ from movlr_jax.models.actuators import (
     servos,
 )
 from movlr_jax.models.derived import derive_adapter, name_all, span_of, start_keyframe
-from movlr_jax.models.from_path import forward_of, roles_of, with_feet
+from movlr_jax.models.from_path import forward_of, roles_of, with_feet, with_hand
 from movlr_jax.models.motors import carrying
 from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
@@ -217,7 +217,7 @@ def _staged(
     if start is None and not bare.nkey:
         lift = settled(placed[1], adapter.root) or lift
     if not known:
-        adapter = replace(adapter, roles=with_feet(bare, placed[1].qpos, adapter.roles))
+        adapter = replace(adapter, roles=with_hand(bare, with_feet(bare, placed[1].qpos, adapter.roles)))
     _light(spec)
     return _Staged(spec, bare, placed, adapter, known is not None, tuple(filter(None, (added, lift))))
 

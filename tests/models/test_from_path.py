@@ -12,7 +12,7 @@ import pytest
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError
 from movlr_jax.models import model_adapter, nominal_qpos
-from movlr_jax.models.from_path import forward_of, roles_of, with_feet
+from movlr_jax.models.from_path import forward_of, roles_of, with_feet, with_hand
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.rewards.state import instrument, layout_of
 from movlr_jax.tasks import build_task
@@ -161,6 +161,15 @@ def test_feet_without_names_are_known_by_where_they_are(legs, found):
         {"".join(limbs)}</body></worldbody><actuator>{motors}</actuator></mujoco>"""
     )
     assert with_feet(model, model.qpos0, roles_of(model)) == found
+
+
+@pytest.mark.parametrize(("hinges", "roles"), [(6, {"hand": "flange"}), (2, {})])
+def test_the_end_of_an_arm_is_its_hand(hinges, roles):
+    links = "".join(f'<body name="link{i}" pos="0 0 .2"><joint/><geom size=".05"/>' for i in range(hinges))
+    model = mujoco.MjModel.from_xml_string(
+        f"<mujoco><worldbody>{links}<body name='flange' pos='0 0 .1'/>{'</body>' * hinges}</worldbody></mujoco>"
+    )
+    assert with_hand(model, {}) == roles
 
 
 def test_its_own_ground_goes_and_its_feet_meet_that_of_the_task(biped):

@@ -10,6 +10,7 @@ import pytest
 from bodies import BODIES
 from mujoco import mjx
 
+from movlr_jax.tasks import simple_task
 from movlr_jax.tasks.words.hands import Hand, digit_of, fingers_of, hands_of
 
 SHADOW = Path(mjx.__file__).parent / "test_data" / "shadow_hand" / "right_hand.xml"
@@ -92,6 +93,14 @@ def test_each_arm_has_its_gripper():
     hands = found(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{''.join(arms)}</worldbody></mujoco>"))
     assert [hand.words for hand in hands] == ["right gripper", "left gripper"]
     assert [fingers.words for fingers in fingers_of(hands, ["left", "gripper"])] == ["left gripper"]
+
+
+def test_a_finger_bends_in_the_joints_that_are_not_bent_yet():
+    key = '<keyframe><key qpos="0 0 0 1.57 0 0 0 0 0 .06 0 .33 1 0 0 0"/></keyframe></mujoco>'
+    text = BODIES["hand"].replace("</mujoco>", key)
+    task = simple_task(name="own", model=mujoco.MjSpec.from_string(text), description="bend the index finger")
+    motion = task.scoring.motion
+    assert motion and [name for _, name, _ in motion.named()] == ["index_tip_joint_turned_rad"]
 
 
 LEGS = """<mujoco><worldbody><body name="base"><freejoint/><geom size=".1"/>{}</body></worldbody></mujoco>"""

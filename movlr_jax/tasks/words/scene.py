@@ -101,6 +101,7 @@ class Scene:
         known = {word for words in (*self.parts.names.values(), *self.joints.values()) for word in words}
         known |= {"it", "them", "joint"}
         known |= {form for word in NAMED if self.known([word]) for form in (word, _plural(word))}
+        known |= {"end"} if "effector" in known else set()
         digits = {digit.name for hand in self.fingered for digit in hand.digits}
         known |= {"finger", *HANDS} if digits else set()
         known -= set() if any(digits) else {"fist"}
