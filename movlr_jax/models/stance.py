@@ -68,7 +68,7 @@ def _ways(model: mujoco.MjModel, posture: np.ndarray, legs: np.ndarray) -> np.nd
     mujoco.mj_kinematics(model, data)
     mujoco.mj_comPos(model, data)
     up = up_of(model, data)
-    soles = _soles(model, data, up)
+    soles = soles_of(model, data, up)
     start = place(posture[angle])
     height = float(data.subtree_com[root] @ up - (start @ up).min())
     limits = np.where(model.jnt_limited[joints, None] != 0, model.jnt_range[joints], (-np.pi, np.pi))
@@ -96,7 +96,7 @@ def _ways(model: mujoco.MjModel, posture: np.ndarray, legs: np.ndarray) -> np.nd
     return found.T[slips < _SLIPS]
 
 
-def _soles(model: mujoco.MjModel, data: mujoco.MjData, up: np.ndarray) -> list[tuple[int, np.ndarray]]:
+def soles_of(model: mujoco.MjModel, data: mujoco.MjData, up: np.ndarray) -> list[tuple[int, np.ndarray]]:
     """Return the lowest corners of the boxes around the shapes of a body: number of its part, and point [3] in it."""
     corners = [
         (int(model.geom_bodyid[g]), point)

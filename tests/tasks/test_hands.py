@@ -100,7 +100,8 @@ def test_a_finger_bends_in_the_joints_that_are_not_bent_yet():
     text = BODIES["hand"].replace("</mujoco>", key)
     task = simple_task(name="own", model=mujoco.MjSpec.from_string(text), description="bend the index finger")
     motion = task.scoring.motion
-    assert motion and [name for _, name, _ in motion.named()] == ["index_tip_joint_turned_rad"]
+    assert motion
+    assert [name for _, name, _ in motion.named()] == ["index_tip_joint_turned_rad"]
 
 
 LEGS = """<mujoco><worldbody><body name="base"><freejoint/><geom size=".1"/>{}</body></worldbody></mujoco>"""
