@@ -41,8 +41,9 @@ def control_lines(task: Task) -> list[str]:
         f"feet: {_parts(task, 'foot', 'shank')}; hands: {_parts(task, 'hand')}",
         f"actuators: {_kinds(task.model)}",
         *said,
-        f"plans: horizon {rules.horizon_s:.3g} s, {rules.knots} knots, {samples} samples, a plan every "
-        f"{1000 * rules.ctrl_dt * rules.replan_every:g} ms, each sample moves {_share(rules.mppi.density)}",
+        f"plans: horizon {rules.horizon_s:.3g} s in steps of {1000 * rules.plan_dt:g} ms, {rules.knots} knots, "
+        f"{samples} samples, a plan every {1000 * rules.ctrl_dt * rules.replan_every:g} ms, each sample moves "
+        f"{_share(rules.mppi.density)}",
         f"speed: {steps / max(took, 1e-9):,.0f} steps/s in plans; a trial of {_TRIAL_S:g} s takes about "
         f"{trial:.0f} s with {samples} samples; optimizer.mppi.samples={suggested} takes at most "
         f"{_AT_MOST_S:g} s",

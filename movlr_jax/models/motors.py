@@ -210,17 +210,18 @@ def swing_s(model: mujoco.MjModel, posture: np.ndarray) -> float:
 
 def _linked(model: mujoco.MjModel) -> set[int]:
     """Return the bodies of closed chains, as those of the four bars of a gripper, which equalities hold."""
-    found, kinds = set[int](), mujoco.mjtEq
-    owner = {
-        int(mujoco.mjtObj.mjOBJ_BODY): np.arange(model.nbody),
-        int(mujoco.mjtObj.mjOBJ_SITE): model.site_bodyid,
-        int(mujoco.mjtObj.mjOBJ_JOINT): model.jnt_bodyid,
-    }
-    held = np.isin(model.eq_type, [int(kind) for kind in (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD, kinds.mjEQ_JOINT)])
-    for eq in np.flatnonzero(held & (model.eq_active0 != 0)):
+    found, kinds, of_site = set[int](), mujoco.mjtEq, model.eq_objtype == mujoco.mjtObj.mjOBJ_SITE
+    for eq in np.flatnonzero(model.eq_active0):
+        kind = mujoco.mjtEq(int(model.eq_type[eq]))
+        if kind == kinds.mjEQ_JOINT:
+            owner = model.jnt_bodyid
+        elif kind in (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD):
+            owner = model.site_bodyid if of_site[eq] else np.arange(model.nbody)
+        else:
+            continue
         chains = [set[int](), set[int]()]
         for chain, end in zip(chains, (model.eq_obj1id[eq], model.eq_obj2id[eq]), strict=True):
-            body = int(owner[int(model.eq_objtype[eq])][end]) if end >= 0 else 0
+            body = int(owner[end]) if end >= 0 else 0
             while body:
                 chain.add(body)
                 body = int(model.body_parentid[body])

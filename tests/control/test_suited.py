@@ -87,3 +87,14 @@ def test_the_lowest_point_is_that_of_shapes_not_of_balls_around_them():
 
 def _dog(text: str) -> Task:
     return simple_task(name="own", model=mujoco.MjSpec.from_string(text), description="hold the posture")
+
+
+@pytest.mark.parametrize(("inertia", "step"), [(0.1, 0.008), (0.0009, 0.004), (0.0003, 0.002)])
+def test_plans_take_steps_in_which_servos_do_not_shake(inertia: float, step: float):
+    """By hand: a spring of 100 N m/rad with an inertia I shakes if dt > 2 sqrt(I / 100)."""
+    text = f"""<mujoco><option gravity="0 0 0"/><worldbody><body><joint name="j" axis="0 0 1"/>
+      <inertial pos="0 0 0" mass="1" diaginertia="{inertia} {inertia} {inertia}"/><geom size=".1"/></body></worldbody>
+      <actuator><position joint="j" kp="100" ctrlrange="-1 1"/></actuator></mujoco>"""
+    found = suited(Mppi(), facts_of(_dog(text)))
+    assert found.plan_dt == step
+    assert suited(Mppi(plan_dt=0.001), facts_of(_dog(text))).plan_dt == 0.001
