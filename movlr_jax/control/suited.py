@@ -22,7 +22,7 @@ from movlr_jax.tasks import Task
 
 _SCALAR = (int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE))
 M = TypeVar("M", bound=MppiSettings)
-_FALLS = 2.4  # horizon of a body on its feet, in times sqrt(h / g) of a pendulum as high as its centre of mass
+_FALLS = 2.6  # horizon of a body on its feet, in times sqrt(h / g) of a pendulum as high as its centre of mass
 _HORIZONS = (0.3, 0.7)  # s
 _FREE_S, _FREE_KNOTS = 0.64, 6  # of other bodies; a shorter horizon ends before a hopping body lands
 _LONGEST_S = 1.6  # of a body that swings

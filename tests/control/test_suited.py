@@ -18,7 +18,7 @@ from movlr_jax.tasks import Task, simple_task
 @pytest.mark.parametrize(
     ("facts", "horizon", "knots", "every"),
     [
-        (BodyFacts(12, "free", 12, 0.2725), 0.4, 4, 2),  # 2.4 sqrt(0.2725 / 9.81) = 0.4 s
+        (BodyFacts(12, "free", 12, 0.2725), 0.432, 4, 2),  # 2.6 sqrt(0.2725 / 9.81) = 0.433 s
         (BodyFacts(23, "free", 23, 5.0), 0.704, 6, 2),  # at most 0.7 s, in control steps of 16 ms
         (BodyFacts(23, "free", 23, 0.1, lies=True), 0.64, 6, 2),  # that should get up
         (BodyFacts(4, "free", 0, 0.3), 0.64, 6, 2),  # a drone

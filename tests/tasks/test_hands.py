@@ -95,6 +95,21 @@ def test_each_arm_has_its_gripper():
     assert [fingers.words for fingers in fingers_of(hands, ["left", "gripper"])] == ["left gripper"]
 
 
+def test_a_jaw_alone_closes_on_the_hand_that_carries_it():
+    """By hand: at zero the jaw points ahead as the fixed one on the hand; opened, it points up."""
+    (gripper,) = found(
+        mujoco.MjModel.from_xml_string(
+            """<mujoco><compiler angle="radian"/><worldbody><body name="arm_1"><joint axis="0 1 0"/>
+            <geom size=".05"/><body name="arm_hr2" pos="0 0 .3"><joint axis="0 1 0"/>
+            <geom type="capsule" fromto="0 0 0 .2 0 0" size=".02"/>
+            <body name="arm_fngr" pos=".05 0 .03"><joint name="f1x" axis="0 1 0" range="-1.57 0"/>
+            <geom type="capsule" fromto="0 0 0 .15 0 0" size=".01"/></body></body></body></worldbody></mujoco>"""
+        )
+    )
+    assert (gripper.words, gripper.jaws) == ("gripper", True)
+    assert gripper.digits[0].joints == (("f1x", -1.57, 0.0),)
+
+
 def test_a_finger_bends_in_the_joints_that_are_not_bent_yet():
     key = '<keyframe><key qpos="0 0 0 1.57 0 0 0 0 0 .06 0 .33 1 0 0 0"/></keyframe></mujoco>'
     text = BODIES["hand"].replace("</mujoco>", key)

@@ -22,7 +22,7 @@ _CODE = re.compile(  # of a name: rh_FFJ3, ffproximal, if_bs, THtip; proxph2, 2d
     r"|(?<![a-z])(?:prox|mid|dist)ph([2-5])|(?<![a-z0-9])([2-5])(?:prox|mid|dist)ph",
     re.IGNORECASE,
 )
-_FINGERS = {"finger", "fingers", "jaw", "gripper", "pad", "knuckle", "fingertip"}
+_FINGERS = {"finger", "fingers", "jaw", "gripper", "pad", "knuckle", "fingertip", "fngr"}
 _PARALLEL = 0.7  # cosine between the axes of joints of a finger that flex it, and not spread it
 _MUCH = 2.0  # times as far as a finger bends back, it flexes
 _FAR = 1.5  # rad or m, as far as a joint without limits moves
@@ -137,7 +137,21 @@ def hands_of(model: mujoco.MjModel, data: mujoco.MjData) -> list[Hand]:
             carriers = [b for b in (*_above(model, palm), *(chain[0] for _, chain in kept if named)) if b]
             around = [words_of(_CODE.sub("", model.body(b).name)) for b in carriers]
             found.append(_hand(model, data, palm, next(filter(None, map(side_of, around)), ""), kept))
-    return sorted(found, key=lambda hand: hand.side != "right")
+    return sorted(found or _single(model, data), key=lambda hand: hand.side != "right")
+
+
+def _single(model: mujoco.MjModel, data: mujoco.MjData) -> list[Hand]:
+    """Return grippers with one jaw that moves: a last body with the name of a finger, on one that has another."""
+    found, parents = list[Hand](), {*model.body_parentid.tolist()}
+    for leaf in range(1, model.nbody):
+        palm = int(model.body_weldid[model.body_parentid[leaf]])
+        kinds = [int(model.jnt_type[j]) for j in _joints(model, leaf)]
+        fingers = [bool({*words_of(model.body(b).name)} & _FINGERS) for b in (leaf, palm)]
+        if leaf not in parents and len(kinds) == 1 and kinds[0] in _TYPES and fingers == [True, False] and palm:
+            arm = " ".join(model.body(b).name.lower() for b in _above(model, palm))
+            side = next((side for side in SIDES if side in arm), "")
+            found.append(_hand(model, data, palm, side, [("", [leaf])]))
+    return found
 
 
 def digit_of(names: Sequence[str]) -> str:
@@ -190,7 +204,8 @@ def _hand(
     """Return a hand with the joints that bring the tips of its digits to the middle of the palm, or jaws together."""
     jaws = not any(name for name, _ in chains)
     tips, bases = ([data.xipos[chain[i]] for _, chain in chains] for i in (-1, 0))
-    target = np.mean(tips, axis=0) if jaws else 0.5 * (data.xpos[palm] + np.mean(bases, axis=0))
+    meets = data.xipos[palm] if len(tips) == 1 else np.mean(tips, axis=0)  # a jaw alone meets the palm
+    target = meets if jaws else 0.5 * (data.xpos[palm] + np.mean(bases, axis=0))
     digits = tuple(Digit(name, tuple(chain), _travels(model, data, chain, target, jaws)) for name, chain in chains)
     return Hand(palm, side, digits, "" if jaws else _shaped(model, data, digits))
 
