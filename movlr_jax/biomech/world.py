@@ -267,6 +267,26 @@ def length_of(model: mujoco.MjModel, data: mujoco.MjData, root: int | None) -> f
     return float(np.linalg.norm((centres + radii).max(axis=0) - (centres - radii).min(axis=0)))
 
 
+def lowest(model: mujoco.MjModel, data: mujoco.MjData, geom: int, normal: np.ndarray) -> float:
+    """Return the height in m of the lowest point of a geom above the plane through 0 with unit `normal` [3]."""
+    kind, size = model.geom_type[geom], model.geom_size[geom]
+    at, axes = float(data.geom_xpos[geom] @ normal), normal @ data.geom_xmat[geom].reshape(3, 3)
+    match kind:
+        case mujoco.mjtGeom.mjGEOM_SPHERE:
+            return at - float(size[0])
+        case mujoco.mjtGeom.mjGEOM_CAPSULE:
+            return at - float(size[0] + size[1] * abs(axes[2]))
+        case mujoco.mjtGeom.mjGEOM_CYLINDER:
+            return at - float(size[0] * np.hypot(*axes[:2]) + size[1] * abs(axes[2]))
+        case mujoco.mjtGeom.mjGEOM_ELLIPSOID:
+            return at - float(np.linalg.norm(size * axes))
+        case mujoco.mjtGeom.mjGEOM_MESH:
+            mesh = model.geom_dataid[geom]
+            first = model.mesh_vertadr[mesh]
+            return at + float((model.mesh_vert[first : first + model.mesh_vertnum[mesh]] @ axes).min())
+    return at - float(np.abs(size * axes).sum())  # a box, or the bounding box of other geoms
+
+
 def box_corners(model: mujoco.MjModel, data: mujoco.MjData, geom: int) -> np.ndarray:
     """Return the corners [8, 3] m of the box around a geom, in MuJoCo's world axes."""
     centre, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]

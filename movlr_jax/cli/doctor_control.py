@@ -38,11 +38,12 @@ def control_lines(task: Task) -> list[str]:
     base = {"free": "travels through the world", "fixed": "fixed to the world"}[facts.base]
     return [
         f"base: {task.adapter.root}, {base}; centre of mass {facts.height_m:.2f} m above its lowest point",
-        f"feet: {_parts(task, 'foot')}; hands: {_parts(task, 'hand')}",
+        f"feet: {_parts(task, 'foot', 'shank')}; hands: {_parts(task, 'hand')}",
         f"actuators: {_kinds(task.model)}",
-        said[0],
-        f"plans: horizon {rules.horizon_s:.3g} s, {rules.knots} knots, {samples} samples, a plan every "
-        f"{1000 * rules.ctrl_dt * rules.replan_every:g} ms, each sample moves {_share(rules.mppi.density)}",
+        *said,
+        f"plans: horizon {rules.horizon_s:.3g} s in steps of {1000 * rules.plan_dt:g} ms, {rules.knots} knots, "
+        f"{samples} samples, a plan every {1000 * rules.ctrl_dt * rules.replan_every:g} ms, each sample moves "
+        f"{_share(rules.mppi.density)}",
         f"speed: {steps / max(took, 1e-9):,.0f} steps/s in plans; a trial of {_TRIAL_S:g} s takes about "
         f"{trial:.0f} s with {samples} samples; optimizer.mppi.samples={suggested} takes at most "
         f"{_AT_MOST_S:g} s",
@@ -55,10 +56,10 @@ def _share(density: float) -> str:
     return "all controls" if density == 1.0 else f"{100 * density:.0f} % of the controls"
 
 
-def _parts(task: Task, part: str) -> str:
-    """Return the bodies with roles such as left_foot, by role."""
-    found = [f"{name} ({role})" for role, name in task.roles.items() if role.endswith(f"_{part}")]
-    return ", ".join(found) or "none by name"
+def _parts(task: Task, *parts: str) -> str:
+    """Return the bodies with roles such as left_foot, by role, of the first of `parts` that has any."""
+    of = [[f"{name} ({role})" for role, name in task.roles.items() if role.endswith(f"_{part}")] for part in parts]
+    return ", ".join(next(filter(None, of), [])) or "none found"
 
 
 def _kinds(model: mujoco.MjModel) -> str:

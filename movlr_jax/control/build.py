@@ -22,6 +22,7 @@ from movlr_jax.control.settings import (
 )
 from movlr_jax.control.targets import joint_targets, posture_of, target_box
 from movlr_jax.errors import UserError
+from movlr_jax.models.load import with_load
 from movlr_jax.physics.base import Physics
 from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.domain import Ranges, draw
@@ -121,6 +122,7 @@ def build_planner(
             if config.space != "controls":
                 few = 0.0 < config.mppi.density < 1.0
                 box = target_box(model, posture_of(task), resting, config.targets.reach, few)
+        resting = with_load(model, posture_of(task), resting)
         space = ControlSpace(model, config.knots, config.horizon_s, config.spline, resting, box)
     acting = replace(task, model=model)
     worlds, ranges = config.mppi.worlds, task.course.ranges or _PLAN_RANGES

@@ -20,7 +20,7 @@ class Mppi(MppiSettings):
     """Plans over knots of the controls, or of joint targets in place of the torques of motors without servos."""
 
     def suited(self, task: Task) -> Self:
-        given = self.horizon_s and self.knots and self.replan_every and self.mppi.density
+        given = self.plan_dt and self.horizon_s and self.knots and self.replan_every and self.mppi.density
         return self if given else suited(self, facts_of(task, self.space))
 
     def build(self, task: Task, physics: str, say: Say) -> Optimizer:

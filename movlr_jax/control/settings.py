@@ -94,6 +94,7 @@ class PlanningSettings(OptimizerSettings):
 class MppiSettings(PlanningSettings):
     """Plans over knots of the controls, or of joint targets in place of the torques of motors without servos."""
 
+    plan_dt: float = setting(0.0, "s, step of the planner's rollouts; 0: what suits the body", least=0)
     horizon_s: float = setting(0.0, "s; 0: what suits the body", least=0)
     knots: int = setting(0, "of a plan, over the horizon; 0: what suits the body", least=0)
     replan_every: int = setting(0, "control steps; 0: what suits the body", least=0)

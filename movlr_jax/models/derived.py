@@ -9,13 +9,14 @@ import numpy as np
 
 from movlr_jax.biomech.muscles import moment_arms
 from movlr_jax.biomech.static_optimisation import joint_equalities
-from movlr_jax.biomech.world import length_of, world_of
+from movlr_jax.biomech.world import length_of, lowest, up_of, world_of
 from movlr_jax.models.adapter import ModelAdapter, ModelInfo
 from movlr_jax.models.spec import compile_spec
 
 MAX_PARTS = 30  # bodies whose contacts may be read; in larger models only the last bodies of chains
 _DRIVES = 1e-9  # a smaller moment arm is none
 _LYING = 0.3  # height of a body's frame, as a share of its length, below which it lies
+_AT_GROUND = 0.05  # m above the lowest point of a body
 _FAR = 2.0  # lengths of a body; a limited slide that is shorter does not let it travel
 _STARTS = ("home", "stand")  # words in the names of keyframes
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
@@ -50,9 +51,7 @@ def derive_adapter(name: str, load: Callable[[], mujoco.MjSpec], info: ModelInfo
     """
     model = compile_spec(load())
     moving = np.flatnonzero(model.body_treeid >= 0)
-    colliding = (model.geom_contype | model.geom_conaffinity) != 0
-    colliding[np.concatenate([model.pair_geom1, model.pair_geom2])] = True
-    touching = {int(b) for b in model.geom_bodyid[colliding]}
+    touching = {int(b) for b in model.geom_bodyid[colliding(model)]}
     parts = [int(b) for b in moving if int(b) in touching]
     if len(parts) > MAX_PARTS:
         parents = set(model.body_parentid.tolist())
@@ -77,10 +76,19 @@ def root_of(model: mujoco.MjModel) -> int:
 
     Of trees with as many, the heaviest. A loose object may be heavier than the body that is controlled.
     """
-    trees = [b for b in range(1, model.nbody) if _is_tree(model, b)]
-    (moment,) = moment_arms(model, mujoco.MjData(model), model.qpos0[None])
-    driven = np.abs(moment) > _DRIVES
+    trees, driven = [b for b in range(1, model.nbody) if _is_tree(model, b)], _driven(model)
     return carried(model, max(trees, key=lambda b: _rank(model, driven, b), default=min(1, model.nbody - 1)))
+
+
+def driven_trees(model: mujoco.MjModel) -> set[int]:
+    """Return the kinematic trees that actuators move, as each arm of a robot that is fixed to the world."""
+    return {int(tree) for tree in model.dof_treeid[_driven(model).any(axis=0)]}
+
+
+def _driven(model: mujoco.MjModel) -> np.ndarray:
+    """Return [nu, nv] which actuators move which degrees of freedom."""
+    (moment,) = moment_arms(model, mujoco.MjData(model), model.qpos0[None])
+    return np.abs(moment) > _DRIVES
 
 
 def _is_tree(model: mujoco.MjModel, body: int) -> bool:
@@ -134,6 +142,30 @@ def driven_joints(model: mujoco.MjModel) -> list[int]:
         and j not in coupled
         and np.abs(moment[:, model.jnt_dofadr[j]]).max(initial=0.0) > _DRIVES
     ]
+
+
+def colliding(model: mujoco.MjModel) -> np.ndarray:
+    """Return [ngeom] which geoms can collide: by their own bits, or as one of a pair."""
+    found = (model.geom_contype | model.geom_conaffinity) != 0
+    found[np.concatenate([model.pair_geom1, model.pair_geom2])] = True
+    return found
+
+
+def solid_of(model: mujoco.MjModel, body: int) -> np.ndarray:
+    """Return the geoms that can collide of the whole tree of a body."""
+    return np.flatnonzero(colliding(model) & (model.body_rootid[model.geom_bodyid] == model.body_rootid[body]))
+
+
+def lowest_of(model: mujoco.MjModel, data: mujoco.MjData, root: int) -> set[int]:
+    """Return the parts of a body on which it stands: the last of those that nearly reach its lowest point."""
+    solid, up = solid_of(model, root), up_of(model, data)
+    low = np.array([lowest(model, data, int(g), up) for g in solid])
+    found = {int(b) for b in model.geom_bodyid[solid[low < low.min(initial=np.inf) + _AT_GROUND]]}
+    above, at = set[int](), [int(model.body_parentid[b]) for b in found]
+    while body := max(at, default=0):
+        above.add(body)
+        at = [int(model.body_parentid[b]) if b == body else b for b in at]
+    return found - above
 
 
 def travels(model: mujoco.MjModel, body: str, way: Sequence[float], turning: bool = False) -> bool:

@@ -12,14 +12,27 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.muscles import enabled_actuators
-from movlr_jax.biomech.world import world_of
+from movlr_jax.biomech.world import box_corners, world_of
 from movlr_jax.errors import UserError, similar_files
 from movlr_jax.models.adapter import ModelAdapter, ModelInfo, Posture
-from movlr_jax.models.derived import MAX_PARTS, base_joints, derive_adapter, name_all, root_of, start_keyframe
+from movlr_jax.models.derived import (
+    MAX_PARTS,
+    base_joints,
+    colliding,
+    derive_adapter,
+    lies,
+    lowest_of,
+    name_all,
+    root_of,
+    start_keyframe,
+)
 from movlr_jax.models.names import PLACES, SIDES, place_of, side_of, with_pairs, words_of_all
 from movlr_jax.models.spec import compile_spec, place, read_spec, strip
 
 MAX_SITES = 50
+_ASIDE = 0.01  # m from the middle of a body, where a foot is on a side
+_ARM = 4  # hinges of an arm
+_LONG = 0.25  # of the height of a body, from where on its lowest segment is a shank
 _GROUND = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD)
 _FREE, _BALL = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
@@ -188,6 +201,50 @@ def roles_of(model: mujoco.MjModel) -> dict[str, str]:
     return roles
 
 
+def with_feet(model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str]) -> dict[str, str]:
+    """Return `roles` with the feet on which a body stands at `qpos` [nq], if names do not tell two or more.
+
+    They are known by where they are: two, left and right, or four, front and rear. One that is long is a shank.
+    """
+    root, told = root_of(model), [r for r in roles if side_of(r.split("_")) and r.endswith(("_foot", "_shank"))]
+    data, world = mujoco.MjData(model), world_of(model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    free = _FREE in (int(model.jnt_type[j]) for j in base_joints(model, root))
+    feet = sorted(lowest_of(model, data, root)) if free and len(told) < 2 and not lies(model, data, root) else []
+    ends = np.array([_sole(model, data, foot) - data.xpos[root] for foot in feet]).reshape(-1, 3) @ world.frame.T
+    ahead, left = ends[:, 0] > 0, ends[:, 1] > 0
+    if len(feet) not in (2, 4) or np.abs(ends[:, 1]).min() < _ASIDE or 2 * left.sum() != len(feet):
+        return dict(roles)
+    if len(feet) == 4 and not all((ahead & (left == side)).sum() == 1 for side in (True, False)):
+        return dict(roles)
+    found = {role: name for role, name in roles.items() if not role.endswith("shank")}
+    for foot, end, is_ahead, is_left in zip(feet, ends, ahead, left, strict=True):
+        apart = float((data.xpos[foot] - data.xpos[root]) @ world.up) - float(end[2])
+        part = "shank" if apart > _LONG * -float(end[2]) else "foot"
+        place = [] if len(feet) == 2 else ["front" if is_ahead else "rear"]
+        found["_".join([*place, "left" if is_left else "right", part])] = model.body(foot).name
+    return found
+
+
+def with_hand(model: mujoco.MjModel, roles: Mapping[str, str]) -> dict[str, str]:
+    """Return `roles` with the end of an arm that is fixed to the world as its hand, if no name tells one.
+
+    An arm is the only chain of hinges, one after the other, that is so long. One with a gripper has that for a hand.
+    """
+    if any(role.endswith("hand") for role in roles):
+        return dict(roles)
+    hands = list[int]()
+    for tree in range(model.ntree):
+        chain = [int(np.flatnonzero(model.body_treeid == tree)[0])]
+        while len(below := np.flatnonzero(model.body_parentid == chain[-1])) == 1:
+            chain.append(int(below[0]))
+        kinds = model.jnt_type[np.isin(model.jnt_bodyid, chain)]
+        arm = not len(below) and len(kinds) >= _ARM and (kinds == mujoco.mjtJoint.mjJNT_HINGE).all()
+        hands += [chain[-1]] if arm else []
+    return {**roles, "hand": model.body(hands[0]).name} if len(hands) == 1 else dict(roles)
+
+
 def _joints(model: mujoco.MjModel, *kinds: int) -> list[int]:
     # an enum does not equal a NumPy integer
     return [j for j in range(model.njnt) if int(model.jnt_type[j]) in kinds]
@@ -242,13 +299,22 @@ def forward_of(model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str]
         if f"{side}_foot" in roles:
             foot = data.body(roles[f"{side}_foot"])
             toes = roles.get(f"{side}_toes", foot.name)
-            # in a foot without toes, most of the mass is in front of its joint
             joint = model.body(foot.id).jntadr[0]
             ankle = foot.xpos if joint < 0 else data.xanchor[joint]
-            way += (foot.xipos if toes == foot.name else data.body(toes).xpos) - ankle
+            way += (_sole(model, data, foot.id) if toes == foot.name else data.body(toes).xpos) - ankle
     along = frame[:2] @ way
     axis = int(np.abs(along).argmax()) if np.abs(along).max() >= 0.01 else 0
     return _rounded(frame[axis] * (-1 if along[axis] < -0.01 else 1))
+
+
+def _sole(model: mujoco.MjModel, data: mujoco.MjData, foot: int) -> np.ndarray:
+    """Return the middle [3] of what collides of a foot without toes, most of which is in front of its joint.
+
+    If nothing does, it is its centre of mass.
+    """
+    solid = [g for g in np.flatnonzero(colliding(model)) if foot in above(model, int(model.geom_bodyid[g]))]
+    corners = [box_corners(model, data, int(g)) for g in solid]
+    return 0.5 * (np.min(corners, (0, 1)) + np.max(corners, (0, 1))) if corners else data.xipos[foot]
 
 
 def _rounded(way: np.ndarray) -> tuple[float, float, float]:

@@ -19,12 +19,15 @@ _CODES = {"th": "thumb", "ff": "index", "if": "index", "mf": "middle", "rf": "ri
           "2": "index", "3": "middle", "4": "ring", "5": "little"}  # fmt: skip
 _CODE = re.compile(  # of a name: rh_FFJ3, ffproximal, if_bs, THtip; proxph2, 2distph_r
     r"(?<![a-z])(th|ff|if|mf|rf|lf)(?=j\d|tip|knuckle|prox|mid|dist|meta|base|hub|[_\d]|$)"
-    r"|(?<![a-z])(?:prox|mid|dist)ph([2-5])|(?<![a-z0-9])([2-5])(?:prox|mid|dist)ph"
+    r"|(?<![a-z])(?:prox|mid|dist)ph([2-5])|(?<![a-z0-9])([2-5])(?:prox|mid|dist)ph",
+    re.IGNORECASE,
 )
-_FINGERS = {"finger", "fingers", "jaw", "gripper", "pad", "knuckle", "fingertip"}
+_FINGERS = {"finger", "fingers", "jaw", "gripper", "pad", "knuckle", "fingertip", "fngr"}
 _PARALLEL = 0.7  # cosine between the axes of joints of a finger that flex it, and not spread it
 _MUCH = 2.0  # times as far as a finger bends back, it flexes
 _FAR = 1.5  # rad or m, as far as a joint without limits moves
+_BENT = 0.3  # share of its way to a fist at which a finger bends towards where its palm looks
+_ASIDE = 0.1  # sine of the angle by which a thumb is aside
 _TYPES = (2, 3)  # slide, hinge
 
 
@@ -43,11 +46,15 @@ class Digit:
 
 @dataclass(frozen=True)
 class Hand:
-    """A palm, -1 for the world, with its digits. jaws: whether it is a gripper, whose digits close on each other."""
+    """A palm, -1 for the world, with its digits. jaws: whether it is a gripper, whose digits close on each other.
+
+    side: left, right or "", as names tell; shaped: as its shape tells.
+    """
 
     palm: int
     side: str
     digits: tuple[Digit, ...]
+    shaped: str = ""
 
     @property
     def jaws(self) -> bool:
@@ -102,7 +109,7 @@ def fingers_of(hands: Sequence[Hand], words: Sequence[str]) -> list[Fingers]:
     found = list[Fingers]()
     for hand in hands if every or sides else hands[:1]:
         digits = hand.named(words)
-        if digits and (not sides or hand.side in sides):
+        if digits and (not sides or (hand.side or hand.shaped) in sides):
             only = hand.words if digits == hand.fingers else names_of(digits, hand.side)
             found.append(Fingers(only, hand, digits))
     return found
@@ -127,10 +134,24 @@ def hands_of(model: mujoco.MjModel, data: mujoco.MjData) -> list[Hand]:
             if (name if named else {word for one in of for word in words_of(one)} & _FINGERS)
         ]
         if len(kept) > 1:
-            around = [words_of(model.body(b).name) for b in (palm, *(chain[0] for _, chain in kept))]
-            side = "" if not named else next(filter(None, map(side_of, around)), "")
-            found.append(_hand(model, data, palm, side, kept))
-    return sorted(found, key=lambda hand: hand.side != "right")
+            carriers = [b for b in (*_above(model, palm), *(chain[0] for _, chain in kept if named)) if b]
+            around = [words_of(_CODE.sub("", model.body(b).name)) for b in carriers]
+            found.append(_hand(model, data, palm, next(filter(None, map(side_of, around)), ""), kept))
+    return sorted(found or _single(model, data), key=lambda hand: hand.side != "right")
+
+
+def _single(model: mujoco.MjModel, data: mujoco.MjData) -> list[Hand]:
+    """Return grippers with one jaw that moves: a last body with the name of a finger, on one that has another."""
+    found, parents = list[Hand](), {*model.body_parentid.tolist()}
+    for leaf in range(1, model.nbody):
+        palm = int(model.body_weldid[model.body_parentid[leaf]])
+        kinds = [int(model.jnt_type[j]) for j in _joints(model, leaf)]
+        fingers = [bool({*words_of(model.body(b).name)} & _FINGERS) for b in (leaf, palm)]
+        if leaf not in parents and len(kinds) == 1 and kinds[0] in _TYPES and fingers == [True, False] and palm:
+            arm = " ".join(model.body(b).name.lower() for b in _above(model, palm))
+            side = next((side for side in SIDES if side in arm), "")
+            found.append(_hand(model, data, palm, side, [("", [leaf])]))
+    return found
 
 
 def digit_of(names: Sequence[str]) -> str:
@@ -155,6 +176,14 @@ def _chains(model: mujoco.MjModel) -> dict[int, list[list[int]]]:
     return {palm: sorted(of) for palm, of in sorted(chains.items())}
 
 
+def _above(model: mujoco.MjModel, body: int) -> list[int]:
+    """Return `body` and its ancestors."""
+    found = [max(body, 0)]
+    while found[-1]:
+        found.append(int(model.body_parentid[found[-1]]))
+    return found
+
+
 def _joints(model: mujoco.MjModel, body: int) -> range:
     first = int(model.body_jntadr[body])
     return range(first, first + int(model.body_jntnum[body]))
@@ -175,9 +204,30 @@ def _hand(
     """Return a hand with the joints that bring the tips of its digits to the middle of the palm, or jaws together."""
     jaws = not any(name for name, _ in chains)
     tips, bases = ([data.xipos[chain[i]] for _, chain in chains] for i in (-1, 0))
-    target = np.mean(tips, axis=0) if jaws else 0.5 * (data.xpos[palm] + np.mean(bases, axis=0))
-    digits = [Digit(name, tuple(chain), _travels(model, data, chain, target, jaws)) for name, chain in chains]
-    return Hand(palm, side, tuple(digits))
+    meets = data.xipos[palm] if len(tips) == 1 else np.mean(tips, axis=0)  # a jaw alone meets the palm
+    target = meets if jaws else 0.5 * (data.xpos[palm] + np.mean(bases, axis=0))
+    digits = tuple(Digit(name, tuple(chain), _travels(model, data, chain, target, jaws)) for name, chain in chains)
+    return Hand(palm, side, digits, "" if jaws else _shaped(model, data, digits))
+
+
+def _shaped(model: mujoco.MjModel, data: mujoco.MjData, digits: Sequence[Digit]) -> str:
+    """Return left or right by the side of the fingers on which the thumb is, "" for a hand without one or between."""
+    thumbs, fingers = ([d for d in digits if (d.name == "thumb") == thumb] for thumb in (True, False))
+    if not thumbs or not fingers:
+        return ""
+    at = list[np.ndarray]()
+    for share in (0.0, _BENT):
+        moved = mujoco.MjData(model)
+        moved.qpos[:] = data.qpos
+        for joint in (joint for digit in fingers for joint in digit.joints):
+            moved.qpos[model.joint(joint[0]).qposadr[0]] = (1 - share) * joint[1] + share * joint[2]
+        mujoco.mj_kinematics(model, moved)
+        at.append(np.mean([moved.xipos[digit.tip] for digit in fingers], axis=0))
+    bases = np.mean([data.xpos[digit.bodies[0]] for digit in fingers], axis=0)
+    along, thumb = at[0] - bases, np.mean([data.xipos[digit.tip] for digit in thumbs], axis=0) - bases
+    turn = float(np.cross(along, at[1] - at[0]) @ thumb)
+    size = np.prod([np.linalg.norm(vector) for vector in (along, at[1] - at[0], thumb)])
+    return "" if abs(turn) < _ASIDE * size else "right" if turn > 0 else "left"
 
 
 def _travels(

@@ -12,7 +12,7 @@ from movlr_jax._util.parts import setting
 from movlr_jax.biomech.muscles import enabled_actuators, moment_arms
 from movlr_jax.biomech.world import up_of
 from movlr_jax.models.actuators import servos
-from movlr_jax.models.derived import base_joints, root_of
+from movlr_jax.models.derived import base_joints, lowest_of, root_of
 from movlr_jax.models.spec import quiet
 
 _TURNS = (int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE))
@@ -21,7 +21,6 @@ _HOLD_S = 0.4  # s, how long the start posture is held to see how far joints giv
 _SAG = 0.1  # rad or m that a joint may give way under its load
 _SHARPEST = 0.1  # rad or m of error at which a motor gives at most its full force
 _ROUNDS = 8
-_AT_GROUND = 0.05  # m above the lowest point of a body
 _MOVES = 1e-6  # of an acceleration per control that counts
 _GENTLY = 0.5  # noise of motors that carry a body, as a share of that of others
 _CARRIED = 0.01  # share of its weight that may be missing where motors carry a body
@@ -118,11 +117,7 @@ def supporting(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:
     found = np.zeros(model.nu, bool)
     if (model.jnt_type[base_joints(model, root)] == mujoco.mjtJoint.mjJNT_HINGE).all():
         return found
-    solid = np.flatnonzero(
-        (model.body_rootid[model.geom_bodyid] == model.body_rootid[root]) & (model.geom_contype != 0)
-    )
-    low = data.geom_xpos[solid] @ up_of(model, data) - model.geom_rbound[solid]
-    feet = {int(b) for b in model.geom_bodyid[solid[low < low.min(initial=np.inf) + _AT_GROUND]]}
+    feet = lowest_of(model, data, root)
     bearing: set[int] = set()
     for body in feet:
         while body:
@@ -201,13 +196,37 @@ def swing_s(model: mujoco.MjModel, posture: np.ndarray) -> float:
     weak = motors(model) & ~targetable(model, posture)
     root = root_of(model)
     free = ~(np.abs(moment[~weak]) > 1e-6).any(axis=0) & (model.dof_treeid == model.body_treeid[root])
+    linked = _linked(model)
     for j in np.flatnonzero((model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE) & (model.jnt_stiffness == 0)):
+        if int(model.jnt_bodyid[j]) in linked:
+            continue
         body, dof, axis = int(model.jnt_bodyid[j]), int(model.jnt_dofadr[j]), data.xaxis[j]
         lever = float(np.linalg.norm(np.cross(axis, data.subtree_com[body] - data.xanchor[j])))
         pull = model.body_subtreemass[body] * gravity * lever * np.sqrt(max(0.0, 1.0 - (axis @ up) ** 2))
         if free[dof] and lever > _BALANCED and pull > 0:
             longest = max(longest, float(2 * np.pi * np.sqrt(full[dof, dof] / pull)))
     return longest
+
+
+def _linked(model: mujoco.MjModel) -> set[int]:
+    """Return the bodies of closed chains, as those of the four bars of a gripper, which equalities hold."""
+    found, kinds, of_site = set[int](), mujoco.mjtEq, model.eq_objtype == mujoco.mjtObj.mjOBJ_SITE
+    for eq in np.flatnonzero(model.eq_active0):
+        kind = mujoco.mjtEq(int(model.eq_type[eq]))
+        if kind == kinds.mjEQ_JOINT:
+            owner = model.jnt_bodyid
+        elif kind in (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD):
+            owner = model.site_bodyid if of_site[eq] else np.arange(model.nbody)
+        else:
+            continue
+        chains = [set[int](), set[int]()]
+        for chain, end in zip(chains, (model.eq_obj1id[eq], model.eq_obj2id[eq]), strict=True):
+            body = int(owner[end]) if end >= 0 else 0
+            while body:
+                chain.add(body)
+                body = int(model.body_parentid[body])
+        found |= chains[0] ^ chains[1]
+    return found
 
 
 def targetable(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.world import box_corners, up_of
-from movlr_jax.models.derived import base_joints, root_of
+from movlr_jax.models.derived import base_joints, root_of, solid_of
 from movlr_jax.models.motors import angles_per_control, supporting
 
 _SOLE = 0.02  # m above the lowest point, up to which corners of shapes are those of a sole
@@ -68,7 +68,7 @@ def _ways(model: mujoco.MjModel, posture: np.ndarray, legs: np.ndarray) -> np.nd
     mujoco.mj_kinematics(model, data)
     mujoco.mj_comPos(model, data)
     up = up_of(model, data)
-    soles = _soles(model, data, up)
+    soles = soles_of(model, data, up)
     start = place(posture[angle])
     height = float(data.subtree_com[root] @ up - (start @ up).min())
     limits = np.where(model.jnt_limited[joints, None] != 0, model.jnt_range[joints], (-np.pi, np.pi))
@@ -96,13 +96,11 @@ def _ways(model: mujoco.MjModel, posture: np.ndarray, legs: np.ndarray) -> np.nd
     return found.T[slips < _SLIPS]
 
 
-def _soles(model: mujoco.MjModel, data: mujoco.MjData, up: np.ndarray) -> list[tuple[int, np.ndarray]]:
+def soles_of(model: mujoco.MjModel, data: mujoco.MjData, up: np.ndarray) -> list[tuple[int, np.ndarray]]:
     """Return the lowest corners of the boxes around the shapes of a body: number of its part, and point [3] in it."""
-    root = root_of(model)
-    solid = (model.body_rootid[model.geom_bodyid] == model.body_rootid[root]) & (model.geom_contype != 0)
     corners = [
         (int(model.geom_bodyid[g]), point)
-        for g in np.flatnonzero(solid)
+        for g in solid_of(model, root_of(model))
         for point in box_corners(model, data, int(g))
     ]
     low = min((float(point @ up) for _, point in corners), default=0.0)

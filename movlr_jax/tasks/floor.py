@@ -8,7 +8,7 @@ import numpy as np
 from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.world import World, world_of
 from movlr_jax.models.actuators import servo_controls, servos
-from movlr_jax.models.derived import base_joints
+from movlr_jax.models.derived import base_joints, solid_of
 from movlr_jax.models.motors import TargetSettings, gains, of_joints, targetable, with_targets
 from movlr_jax.models.spec import compile_spec, quiet
 from movlr_jax.rewards.term import axis_text
@@ -32,17 +32,19 @@ def add_floor(spec: mujoco.MjSpec, at: mujoco.MjData, root: str) -> str:
     """Add a floor to a model without one, if the body `root` falls freely from the start `at`.
 
     The floor is level, through the origin of the world, or at the lowest point of the start if that is clearly lower.
+    A body of which nothing collides, as in the file of a robot whose scene lists its contacts, collides with it.
     Returns a sentence about it, "" if the model needs none.
     """
     model = at.model
     body = model.body(root).id
     world = world_of(model, body)
-    colliding = _colliding(model, body)
-    if world.over_ground(at.geom_xpos[colliding]) or not _falls(at, body, world):
+    solid = solid_of(model, body)
+    if world.over_ground(at.geom_xpos[solid]) or not _falls(at, body, world):
         return ""
-    types, affinities = model.geom_contype[colliding], model.geom_conaffinity[colliding]
+    types, affinities = model.geom_contype[solid], model.geom_conaffinity[solid]
+    alone = ""
     if not (types | affinities).any():
-        return f"nothing is under {root}, which falls: the model has no floor, and no geom that collides with one"
+        alone, affinities = f"; {_made_solid(spec, model, body)} collide with it alone", np.ones(1, int)
     floor = add_plane(spec, _NAME)
     floor.contype, floor.conaffinity = np.bitwise_or.reduce(affinities), np.bitwise_or.reduce(types)
     mujoco.mju_mat2Quat(floor.quat, world.frame.T.ravel())  # from z to up
@@ -52,7 +54,7 @@ def add_floor(spec: mujoco.MjSpec, at: mujoco.MjData, root: str) -> str:
     axis = axis_text(world.up.tolist()).removeprefix("+")
     where = f"{axis} = {height:.3g} m" if axis in ("x", "y", "z") else f"{height:.3g} m along {axis}"
     none = "has no floor" if not len(world.planes) + len(world.others) else f"has no floor under {root}"
-    return f"the model {none}, so {root} would fall: a floor was added at {where}"
+    return f"the model {none}, so {root} would fall: a floor was added at {where}{alone}"
 
 
 def lifted(at: mujoco.MjData, root: str) -> str:
@@ -116,11 +118,14 @@ def settled(at: mujoco.MjData, root: str) -> str:
     return f"at the start, {root} was let down by {1000 * sunk:.0f} mm, to where it comes to rest on its feet"
 
 
-def _colliding(model: mujoco.MjModel, body: int) -> np.ndarray:
-    """Return [ngeom] which geoms of the tree of a body can collide."""
-    can = (model.geom_contype | model.geom_conaffinity) != 0
-    can[np.concatenate([model.pair_geom1, model.pair_geom2])] = True
-    return can & (model.body_rootid[model.geom_bodyid] == model.body_rootid[body])
+def _made_solid(spec: mujoco.MjSpec, model: mujoco.MjModel, body: int) -> str:
+    """Let the shapes of the tree of a body collide with a floor, meshes only if it has no others. Return which."""
+    tree = {model.body(b).name for b in np.flatnonzero(model.body_rootid == model.body_rootid[body])}
+    shapes = [geom for geom in spec.geoms if geom.parent.name in tree]
+    simple = [geom for geom in shapes if geom.type != mujoco.mjtGeom.mjGEOM_MESH]
+    for geom in simple or shapes:
+        geom.conaffinity = 1
+    return f"its {len(simple)} simple shapes" if simple else f"its {len(shapes)} meshes"
 
 
 def _falls(at: mujoco.MjData, body: int, world: World) -> bool:
@@ -141,5 +146,4 @@ def _lowest(model: mujoco.MjModel, qpos: np.ndarray, body: int) -> float:
     data.qpos[:] = qpos
     mujoco.mj_forward(model, data)
     floor = model.geom(_NAME).id
-    others = np.flatnonzero(_colliding(model, body))
-    return min(mujoco.mj_geomDistance(model, data, floor, int(geom), _FAR, None) for geom in others)
+    return min(mujoco.mj_geomDistance(model, data, floor, int(geom), _FAR, None) for geom in solid_of(model, body))

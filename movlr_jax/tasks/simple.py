@@ -32,7 +32,7 @@ from movlr_jax.models.actuators import (
     servos,
 )
 from movlr_jax.models.derived import derive_adapter, name_all, span_of, start_keyframe
-from movlr_jax.models.from_path import forward_of, roles_of
+from movlr_jax.models.from_path import forward_of, roles_of, with_feet, with_hand
 from movlr_jax.models.motors import carrying
 from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
@@ -43,6 +43,7 @@ from movlr_jax.tasks.floor import INSIDE, add_floor, lifted, settled
 from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import add_sky, add_stage
+from movlr_jax.tasks.standing import stood
 from movlr_jax.tasks.trial import trial
 from movlr_jax.tasks.view import camera_for
 from movlr_jax.tasks.walking import biomechanics
@@ -209,9 +210,14 @@ def _staged(
     if added := add_floor(spec, placed[1], adapter.root) if floor else "":
         bare = compile_spec(spec)
         placed = _at_start(bare, start)
-    lift = lifted(placed[1], adapter.root) if start is None or isinstance(start, str) else ""
+        adapter = replace(adapter, touch=derive_adapter(name, spec.copy).touch) if not known else adapter
+    lift = stood(placed[1], adapter.root, bool(bare.nkey)) if start is None else ""
+    if not lift and (start is None or isinstance(start, str)):
+        lift = lifted(placed[1], adapter.root)
     if start is None and not bare.nkey:
         lift = settled(placed[1], adapter.root) or lift
+    if not known:
+        adapter = replace(adapter, roles=with_hand(bare, with_feet(bare, placed[1].qpos, adapter.roles)))
     _light(spec)
     return _Staged(spec, bare, placed, adapter, known is not None, tuple(filter(None, (added, lift))))
 

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import mujoco
 import pytest
-from bodies import MOTOR_DOG
+from bodies import HAND, MOTOR_DOG
 from cli_cases import LEG
 
 from movlr_jax.cli import doctor
@@ -66,15 +66,21 @@ def test_package_that_is_missing_is_row(monkeypatch):
     assert rows["mujoco"].ok
 
 
-def test_model_card_shows_how_a_planner_moves_a_robot(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("robot", "told"),
+    [
+        (MOTOR_DOG, ("base: trunk, travels through the world", "8 motors without servos", "joint targets for all 8")),
+        (HAND, ("base: palm, fixed to the world", "9 position servos")),
+    ],
+)
+def test_model_card_shows_how_a_planner_moves_a_robot(robot, told, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "400")
-    robot = tmp_path / "dog.xml"
-    robot.write_text(MOTOR_DOG, encoding="utf-8")
-    assert doctor.main([f"model={robot}"]) == 0
+    file = tmp_path / "robot.xml"
+    file.write_text(robot, encoding="utf-8")
+    assert doctor.main([f"model={file}"]) == 0
     shown = capsys.readouterr().out
-    for told in ("base: trunk, travels through the world", "8 motors without servos", "joint targets for all 8",
-                 "32 samples", "steps/s in plans", "search: about"):  # fmt: skip
-        assert told in shown, shown
+    for line in (*told, "32 samples", "steps/s in plans", "search: about"):
+        assert line in shown, shown
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,24 @@ def test_noise_of_rotors_accelerates_a_body_alike_upwards_and_around_its_axes():
     np.testing.assert_allclose(around, up, rtol=0.05)
 
 
+def test_a_bar_of_a_closed_chain_is_no_pendulum():
+    """As the passive bars of a gripper: both bars hang freely, but a connection holds them."""
+    bar = """<body name="{n}" pos="{x} 0 1"><joint name="{n}" axis="0 1 0"/>
+      <geom type="capsule" fromto="0 0 0 0 0 -.5" size=".02"/></body>"""
+    text = f"""<mujoco><worldbody><body name="base"><geom size=".1"/><body name="slider">
+      <joint name="j" type="slide"/><geom size=".1"/>{bar.format(n="one", x=0)}{bar.format(n="two", x=0.2)}
+      </body></body></worldbody>
+      <equality><connect body1="one" body2="two" anchor="0 0 -.5"/></equality>
+      <actuator><motor joint="j" ctrlrange="-9 9"/></actuator></mujoco>"""
+    model = mujoco.MjModel.from_xml_string(text)
+    assert swing_s(model, model.qpos0) == 0.0
+    model.eq_active0[:] = 0
+    assert swing_s(model, model.qpos0) > 1.0
+    geared = text.replace('<connect body1="one" body2="two" anchor="0 0 -.5"/>', '<joint joint1="one" joint2="two"/>')
+    model = mujoco.MjModel.from_xml_string(geared)
+    assert swing_s(model, model.qpos0) == 0.0
+
+
 def test_a_pole_swings_as_long_as_a_pendulum():
     """By hand: 0.2 kg at 0.5 m, 2 pi sqrt(l / g); a motor that drives the pole and can hold it leaves none."""
     model = mujoco.MjModel.from_xml_string(POLE)

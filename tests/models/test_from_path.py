@@ -12,9 +12,10 @@ import pytest
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError
 from movlr_jax.models import model_adapter, nominal_qpos
-from movlr_jax.models.from_path import forward_of, roles_of
+from movlr_jax.models.from_path import forward_of, roles_of, with_feet, with_hand
 from movlr_jax.models.spec import compile_spec
 from movlr_jax.rewards.state import instrument, layout_of
+from movlr_jax.tasks import build_task
 
 TINY = str(resource_dir("assets") / "models" / "tiny_muscle.xml")
 
@@ -117,6 +118,58 @@ def test_a_foot_whose_frame_is_at_its_toes_points_away_from_its_joint():
     roles = roles_of(model)
     assert roles["left_foot"] == "foot_left"
     assert forward_of(model, model.qpos0, roles) == (1.0, 0.0, 0.0)
+
+
+def test_a_foot_of_two_bodies_points_where_its_sole_does():
+    """As that of a robot whose motors sit behind the ankle: the frame of the first body carries only these."""
+    foot = """<body name="{s}_ankle_pitch" pos="0 {y} .1"><joint name="{s}_pitch" axis="0 1 0"/>
+      <geom size=".03" pos="-.05 0 0" mass="1" contype="0" conaffinity="0"/>
+      <body name="{s}_ankle_roll"><joint name="{s}_roll" axis="1 0 0"/>
+        <geom type="box" size=".1 .04 .02" pos=".04 0 -.08" mass=".1"/></body></body>"""
+    model = mujoco.MjModel.from_xml_string(
+        "<mujoco><worldbody><body name='trunk'><freejoint/><geom size='.1' pos='0 0 .3'/>"
+        f"{foot.format(s='left', y=0.1)}{foot.format(s='right', y=-0.1)}</body></worldbody></mujoco>"
+    )
+    assert forward_of(model, model.qpos0, roles_of(model)) == (1.0, 0.0, 0.0)
+
+
+LEG = """<body name="{n}" pos="{x} {y} 0"><joint name="{n}_hip" axis="0 1 0" range="-1 1"/>
+<geom type="capsule" fromto="0 0 0 0 0 -.3" size=".03"/>{more}</body>"""
+SOLE = """<body name="{n}_faa" pos="0 0 -.3"><joint name="{n}_faa" axis="1 0 0" range="-1 1"/>
+<geom type="box" size=".1 .04 .02" pos="0 0 -.04"/></body>"""
+
+
+@pytest.mark.parametrize(
+    ("legs", "found"),
+    [
+        ({"LL": (0, 0.1), "LR": (0, -0.1)}, {"left_foot": "LL_faa", "right_foot": "LR_faa"}),
+        (
+            {"one": (0.2, 0.1), "two": (0.2, -0.1), "three": (-0.2, 0.1), "four": (-0.2, -0.1)},
+            {"front_left_shank": "one", "front_right_shank": "two",
+             "rear_left_shank": "three", "rear_right_shank": "four"},
+        ),
+        ({"one": (0.2, 0.1), "two": (0.2, -0.1), "three": (-0.2, 0.0)}, {}),
+        ({"L_foot": (0, 0.1), "R_foot": (0, -0.1)}, {"left_foot": "L_foot", "right_foot": "R_foot"}),
+    ],
+)  # fmt: skip
+def test_feet_without_names_are_known_by_where_they_are(legs, found):
+    limbs = [LEG.format(n=n, x=x, y=y, more=SOLE.format(n=n) if n[0] == "L" and n[1] != "_" else "")
+             for n, (x, y) in legs.items()]  # fmt: skip
+    motors = "".join(f'<motor joint="{n}_hip"/>' for n in legs)
+    model = mujoco.MjModel.from_xml_string(
+        f"""<mujoco><compiler angle="radian"/><worldbody><body name="base" pos="0 0 .4"><freejoint/><geom size=".05"/>
+        {"".join(limbs)}</body></worldbody><actuator>{motors}</actuator></mujoco>"""
+    )
+    assert with_feet(model, model.qpos0, roles_of(model)) == found
+
+
+@pytest.mark.parametrize(("hinges", "roles"), [(6, {"hand": "flange"}), (2, {})])
+def test_the_end_of_an_arm_is_its_hand(hinges, roles):
+    links = "".join(f'<body name="link{i}" pos="0 0 .2"><joint/><geom size=".05"/>' for i in range(hinges))
+    model = mujoco.MjModel.from_xml_string(
+        f"<mujoco><worldbody>{links}<body name='flange' pos='0 0 .1'/>{'</body>' * hinges}</worldbody></mujoco>"
+    )
+    assert with_hand(model, {}) == roles
 
 
 def test_its_own_ground_goes_and_its_feet_meet_that_of_the_task(biped):
@@ -244,6 +297,17 @@ def test_a_file_that_is_missing_or_compiled_is_told(tmp_path, biped):
     (tmp_path / "m.mjb").write_bytes(b"")
     with pytest.raises(UserError, match=r"is a compiled model.*give its XML"):
         model_adapter(str(tmp_path / "m.mjb"))
+
+
+def test_a_walker_of_which_nothing_collides_has_no_walk(tmp_path):
+    leg = """<body name="{s}_foot" pos="0 {y} 1"><joint name="{s}" axis="0 1 0" range="-1 1"/>
+      <geom size=".1" contype="0" conaffinity="0"/></body>"""
+    path = tmp_path / "limp.xml"
+    path.write_text(f"""<mujoco><compiler angle="radian"/><worldbody><body name="pelvis" pos="0 0 1"><freejoint/>
+      <geom size=".1" contype="0" conaffinity="0"/>{leg.format(s="left", y=0.1)}{leg.format(s="right", y=-0.1)}</body>
+      </worldbody><actuator><motor joint="left"/><motor joint="right"/></actuator></mujoco>""")
+    with pytest.raises(UserError, match="no geom of model"):
+        build_task("flat_walk", str(path), 1.0, {})
 
 
 def test_a_model_with_another_axis_up_is_turned_until_z_is_up(tmp_path: Path):

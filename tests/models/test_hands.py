@@ -11,6 +11,7 @@ from bodies import BODIES
 from mujoco import mjx
 
 from movlr_jax.models.hands import Hand, digit_of, fingers_of, hands_of
+from movlr_jax.tasks import simple_task
 
 SHADOW = Path(mjx.__file__).parent / "test_data" / "shadow_hand" / "right_hand.xml"
 
@@ -69,6 +70,55 @@ def test_jaws_close_on_each_other():
     ]
 
 
+def test_a_hand_is_left_or_right_by_its_shape_where_names_do_not_tell():
+    """RF is the ring finger, not the front right one; mirrored, the right hand is a left one."""
+    text = BODIES["hand"].replace("ring_", "rf_").replace("index_", "if_").replace("middle_", "mf_")
+    mirrored = text.replace(" -0.03 0", " -1 0").replace(" 0.03 0", " -0.03 0").replace(" -1 0", " 0.03 0")
+    (right,), (left,) = (
+        found(mujoco.MjModel.from_xml_string(of)) for of in (text, mirrored.replace("0.0 0.05 0", "0.0 -0.05 0"))
+    )
+    assert (right.side, right.shaped, left.shaped) == ("", "right", "left")
+
+
+def test_each_arm_has_its_gripper():
+    """The jaws of both are a left and a right finger; the arms say which gripper is which."""
+    jaw = """<body name="{a}/{s}_finger" pos="0 {y} .1"><joint name="{a}/{s}_finger" type="slide" axis="0 {y} 0"
+      range="0 .04"/><geom size=".01"/></body>"""
+    arm = """<body name="{a}/shoulder" pos="0 {y} 0"><joint name="{a}/waist"/><geom size=".05"/>
+      <body name="{a}/gripper" pos="0 0 .2"><joint name="{a}/wrist"/><geom size=".03"/>{jaws}</body></body>"""
+    arms = (
+        arm.format(a=a, y=y, jaws="".join(jaw.format(a=a, s=s, y=z) for s, z in (("left", 0.05), ("right", -0.05))))
+        for a, y in (("left", 0.3), ("right", -0.3))
+    )
+    hands = found(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{''.join(arms)}</worldbody></mujoco>"))
+    assert [hand.words for hand in hands] == ["right gripper", "left gripper"]
+    assert [fingers.words for fingers in fingers_of(hands, ["left", "gripper"])] == ["left gripper"]
+
+
+def test_a_jaw_alone_closes_on_the_hand_that_carries_it():
+    """By hand: at zero the jaw points ahead as the fixed one on the hand; opened, it points up."""
+    (gripper,) = found(
+        mujoco.MjModel.from_xml_string(
+            """<mujoco><compiler angle="radian"/><worldbody><body name="arm_1"><joint axis="0 1 0"/>
+            <geom size=".05"/><body name="arm_hr2" pos="0 0 .3"><joint axis="0 1 0"/>
+            <geom type="capsule" fromto="0 0 0 .2 0 0" size=".02"/>
+            <body name="arm_fngr" pos=".05 0 .03"><joint name="f1x" axis="0 1 0" range="-1.57 0"/>
+            <geom type="capsule" fromto="0 0 0 .15 0 0" size=".01"/></body></body></body></worldbody></mujoco>"""
+        )
+    )
+    assert (gripper.words, gripper.jaws) == ("gripper", True)
+    assert gripper.digits[0].joints == (("f1x", -1.57, 0.0),)
+
+
+def test_a_finger_bends_in_the_joints_that_are_not_bent_yet():
+    key = '<keyframe><key qpos="0 0 0 1.57 0 0 0 0 0 .06 0 .33 1 0 0 0"/></keyframe></mujoco>'
+    text = BODIES["hand"].replace("</mujoco>", key)
+    task = simple_task(name="own", model=mujoco.MjSpec.from_string(text), description="bend the index finger")
+    motion = task.scoring.motion
+    assert motion
+    assert [name for _, name, _ in motion.named()] == ["index_tip_joint_turned_rad"]
+
+
 LEGS = """<mujoco><worldbody><body name="base"><freejoint/><geom size=".1"/>{}</body></worldbody></mujoco>"""
 LEG = """<body name="{0}_HIP" pos="{1} {2} 0"><joint name="{0}_HFE" axis="0 1 0"/><geom size=".02"/>
 <body name="{0}_SHANK" pos="0 0 -.2"><joint name="{0}_KFE" axis="0 1 0"/><geom size=".02"/></body></body>"""
@@ -89,7 +139,8 @@ def test_legs_are_no_fingers():
         ("fingers", ["hand"]),
         ("middle finger", ["middle finger"]),
         ("thumb", ["thumb"]),
-        ("left hand", []),
+        ("left hand", []),  # by its shape, it is a right one
+        ("right hand", ["hand"]),
         ("little finger", []),
         ("finger", []),
         ("die", []),

@@ -59,6 +59,13 @@ def test_the_floor_collides_with_whatever_can_collide():
     assert height_after(task.model, 2.0) == pytest.approx(0.1, abs=0.002)
 
 
+def test_a_body_of_which_nothing_collides_stands_on_it():
+    task = task_of(geom='contype="0" conaffinity="0"')
+    assert task.origin.warnings[0].endswith("a floor was added at z = 0 m; its 2 simple shapes collide with it alone")
+    assert height_after(task.model, 2.0) == pytest.approx(0.1, abs=0.002)
+    assert set(task.adapter.touch) == {"ball", "arm"}
+
+
 NO_FLOOR = {
     "a floor of its own": {"world": '<geom name="ground" type="plane" size="1 1 0.1" pos="0 0 -3"/>'},
     "a table": {"world": '<geom type="box" size="1 1 0.1" pos="0 0 -0.2"/>'},

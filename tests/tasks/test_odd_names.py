@@ -66,9 +66,13 @@ NUMBERED = """<mujoco><worldbody><geom type="plane" size="9 9 1"/>
 </mujoco>"""
 
 
-def test_a_side_that_numbered_parts_do_not_name_is_an_error(tmp_path: Path):
+def test_a_side_that_neither_numbers_nor_places_of_parts_tell_is_an_error(tmp_path: Path):
     file = tmp_path / "numbered.xml"
     file.write_text(NUMBERED)
+    found = mj.load_task(model=str(file), instruction="raise the right foot").scoring.motion
+    assert found
+    assert [part.place for part in found.parts] == ["foot_2"], "where it is tells its side"
+    file.write_text(NUMBERED.replace('pos="0 0.1', 'pos="0.1 0').replace('pos="0 -0.1', 'pos="-0.1 0'))
     refused = mj.load_task(model=str(file), instruction="raise the right foot").scoring.motion
     assert refused
     assert re.search(r"names the right foot.*it has: foot1 \(foot_1\), foot2 \(foot_2\)", refused.problem)

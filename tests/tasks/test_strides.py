@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from movlr_jax.biomech.gait.reference import class_of_speed, human_gait
+from movlr_jax.biomech.world import lowest
 from movlr_jax.config.compose import compose
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.rewards.state import State, reference_name
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.walking.biomechanics import leg_coordinates, leg_length
 from movlr_jax.tasks.walking.strides import stride_posture, stride_starts
-from movlr_jax.tasks.walking.walker import SINK, Walker, lowest
+from movlr_jax.tasks.walking.walker import SINK, Walker
 from movlr_jax.types import Step
 
 ANGLES = {"hip_flexion": -14.0, "knee_flexion": 0.0, "ankle_dorsiflexion": 0.0}  # and their shift in deg

@@ -18,12 +18,11 @@ from movlr_jax.biomech.gait.analysis import SIDES, GaitRecording, analyse
 from movlr_jax.biomech.gait.events import Foot
 from movlr_jax.biomech.gait.reference import ANGLES, MUSCLES
 from movlr_jax.biomech.opensim import Coordinate
-from movlr_jax.biomech.world import EARTH
+from movlr_jax.biomech.world import EARTH, lowest
 from movlr_jax.models import ModelAdapter
 from movlr_jax.tasks.base import Metrics, Task, exertion, joints_at_limit
 from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
-from movlr_jax.tasks.walking.walker import lowest
 from movlr_jax.types import Trajectory
 
 STRIDE_S = 1.0  # s, about one stride

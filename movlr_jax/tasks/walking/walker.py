@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.static_optimisation import StaticOptimiser, base_dofs
+from movlr_jax.biomech.world import lowest
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter, follow_couplings, nominal_qpos
 from movlr_jax.tasks.base import Camera
@@ -67,6 +68,8 @@ class Walker:
                     f"it has: {', '.join(adapter.touch) or 'none'}"
                 )
         self.model, self.adapter = model, adapter
+        if not model.geom_conaffinity.any():
+            raise UserError(f"no geom of model {adapter.name!r} collides, so it cannot stand; give its contype")
         joints = [model.joint(name) for name in (*adapter.planned_joints, *adapter.kept_joints)]
         dofs = np.array([joint.dofadr[0] for joint in joints])
         self.planned = [model.joint(name) for name in adapter.planned_joints]
@@ -192,23 +195,3 @@ def random_direction(qpos: np.ndarray) -> np.ndarray:
     """
     turn = 54321.1 * np.abs(qpos).sum(axis=-1)  # the fraction of a turn is pseudorandom
     return np.stack([np.cos(turn), np.sin(turn), np.zeros_like(turn)], axis=-1)
-
-
-def lowest(model: mujoco.MjModel, data: mujoco.MjData, geom: int, normal: np.ndarray) -> float:
-    """Return the height in m of the lowest point of a geom above the plane through 0 with unit `normal` [3]."""
-    kind, size = model.geom_type[geom], model.geom_size[geom]
-    at, axes = float(data.geom_xpos[geom] @ normal), normal @ data.geom_xmat[geom].reshape(3, 3)
-    match kind:
-        case mujoco.mjtGeom.mjGEOM_SPHERE:
-            return at - float(size[0])
-        case mujoco.mjtGeom.mjGEOM_CAPSULE:
-            return at - float(size[0] + size[1] * abs(axes[2]))
-        case mujoco.mjtGeom.mjGEOM_CYLINDER:
-            return at - float(size[0] * np.hypot(*axes[:2]) + size[1] * abs(axes[2]))
-        case mujoco.mjtGeom.mjGEOM_ELLIPSOID:
-            return at - float(np.linalg.norm(size * axes))
-        case mujoco.mjtGeom.mjGEOM_MESH:
-            mesh = model.geom_dataid[geom]
-            first = model.mesh_vertadr[mesh]
-            return at + float((model.mesh_vert[first : first + model.mesh_vertnum[mesh]] @ axes).min())
-    return at - float(np.abs(size * axes).sum())  # a box, or the bounding box of other geoms

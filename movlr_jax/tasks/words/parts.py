@@ -22,6 +22,7 @@ _ROLES: Mapping[str, Sequence[str]] = {
     "arm": ("palm_site", "hand", "forearm", "upper_arm"),
     "hand": ("palm_site", "hand", "forearm"),
     "palm": ("palm_site", "hand", "forearm"),
+    **dict.fromkeys(("effector", "end effector", "tool"), ("hand",)),
     "leg": ("foot", "shank", "thigh"),
     "toe": ("toes", "foot", "shank"),
     **dict.fromkeys(("foot", "paw", "heel"), ("foot", "shank")),

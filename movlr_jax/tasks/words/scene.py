@@ -13,7 +13,7 @@ import numpy as np
 
 from movlr_jax.biomech.world import EARTH, box_corners, world_of
 from movlr_jax.errors import UserError
-from movlr_jax.models.derived import lies, span_of, travels
+from movlr_jax.models.derived import driven_trees, lies, span_of, travels
 from movlr_jax.models.from_path import above
 from movlr_jax.models.hands import DIGITS, HANDS, Digit, Hand, fingers_of, hands_of, names_of
 from movlr_jax.models.motors import carrying
@@ -100,6 +100,7 @@ class Scene:
         known |= {
             form for word in NAMED if self.known([word]) for form in (word, "feet" if word == "foot" else f"{word}s")
         }
+        known |= {"end"} if "effector" in known else set()
         digits = {digit.name for hand in self.fingered for digit in hand.digits}
         known |= {"finger", *HANDS} if digits else set()
         known -= set() if any(digits) else {"fist"}
@@ -121,12 +122,15 @@ class Scene:
             return [self._tip(of.hand, digit) for of in fingers for digit in of.digits]
         if found := [self._tip(of.hand, of.digits[0]) for of in fingers if len(of.digits) == 1]:
             return found
-        if found := self.parts.find(words, side):
-            return found
         whole = {
-            int(self.model.body_parentid[of.digits[0].bodies[0]]) for of in fingers if of.digits == of.hand.fingers
-        }
-        return [self.parts.of(self.model.body(body).name) for body in sorted(whole)]
+            of.words: int(self.model.body_parentid[of.digits[0].bodies[0]])
+            for of in fingers if of.digits == of.hand.fingers
+        }  # fmt: skip
+        found = self.parts.find(words, side)
+        if found and not 1 < len(whole) < len(found):
+            return found
+        palms = [(of, self.parts.of(self.model.body(body).name)) for of, body in whole.items()]
+        return [replace(palm, words=of) if len(palms) > 1 else palm for of, palm in palms]
 
     def others(self, words: Sequence[str], part: Part, side: str = "") -> list[Part]:
         """Return all parts that words in the singular can mean, if they do not tell which of several; else none."""
@@ -261,9 +265,21 @@ class Scene:
     def own(self, part: Part) -> bool:
         """Whether a part belongs to the body that actuators move, or to what carries it."""
         model, body, root = self.model, self.body_of(part), self.model.body(self.root).id
-        tree = int(model.body_treeid[root])
-        carried = root in above(model, body) or body in above(model, root)
-        return carried or bool(tree >= 0 and model.body_treeid[body] == tree)
+        return (
+            int(model.body_treeid[body]) in self._driven
+            or root in above(model, body)
+            or any(body in above(model, first) for first in (root, *self._bases))
+        )
+
+    @cached_property
+    def _driven(self) -> set[int]:
+        """The trees that actuators move, and that of the root."""
+        return (driven_trees(self.model) | {int(self.model.body_treeid[self.model.body(self.root).id])}) - {-1}
+
+    @cached_property
+    def _bases(self) -> list[int]:
+        """The first body of each of these trees."""
+        return [int(np.flatnonzero(self.model.body_treeid == tree)[0]) for tree in self._driven]
 
     def fixed(self, part: Part) -> bool:
         """Whether a part cannot move."""

@@ -171,9 +171,9 @@ def _towards(ctx: Context, part: Part, gap: float | None = None) -> tuple[np.nda
 
 def _step(ctx: Context, phrase: Phrase) -> list[Clause]:
     phrase.take("here")
-    if phrase.verb == "sidestep" and not {*phrase.ways(keep=True)} & {"left", "right"}:
+    if phrase.verb in ("sidestep", "strafe") and not {*phrase.ways(keep=True)} & {"left", "right"}:
         raise phrase.no("does not say to which side; say left or right")
-    if phrase.verb in ("step", "sidestep") and phrase.has("direction", "place", "distance"):
+    if phrase.verb in ("step", "sidestep", "strafe") and phrase.has("direction", "place", "distance"):
         return _travel(ctx, phrase)
     feet = ctx.scene.known(["both", "feet"])
     if len(feet) < 2:

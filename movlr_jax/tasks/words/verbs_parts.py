@@ -41,6 +41,8 @@ def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         if share or (sign < 0 and by is None):
             return [st.closed(ctx, of, opens=sign < 0, share=share) for of in fingers]
         joints = [joint for of in fingers for joint in of.joints]
+        if by is None:  # a joint that is bent already stays so
+            joints = [one for one in joints if abs(one[2] - scene.reach(one[0])[2]) > c.BENT.low] or joints
         return [st.moved(ctx, name, sign if b > a else -sign, by) for name, a, b in joints]
     if sign > 0 and phrase.has("direction"):
         return lean(ctx, phrase)
