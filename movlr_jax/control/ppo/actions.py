@@ -23,6 +23,7 @@ from movlr_jax.control.targets import JointTargets, joint_targets, posture_of, t
 from movlr_jax.errors import UserError
 from movlr_jax.models.actuators import servo_controls, servos
 from movlr_jax.models.derived import on_base
+from movlr_jax.models.load import with_load
 from movlr_jax.models.motors import TargetSettings
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.rewards.state import Layout
@@ -161,7 +162,7 @@ def planned(task: Task, settings: TargetSettings) -> ActionSpace:
     model, resting = (targets.model, partial(targets.resting, task)) if targets else (task.model, task.resting)
     posture = posture_of(task)
     low, high, _ = target_box(model, posture, resting, settings.reach)
-    rest = np.clip(resting(posture), low, high)
+    rest = np.clip(with_load(model, posture, resting)(posture), low, high)
     down, up = np.maximum(rest - low, _LEAST_REACH), np.maximum(high - rest, _LEAST_REACH)
 
     def inverse(controls: jax.Array) -> jax.Array:

@@ -53,8 +53,9 @@ def planner_teacher(
     """Return the teacher that plans as `optimizer=mppi` does with its defaults. Raises UserError."""
     if space.action is None:
         raise UserError(f"{TEACHER}={PLANNER} teaches what plans command; give optimizer.ppo.action=targets, too")
-    dt, usual = optimizer.ctrl_dt, Mppi()
-    config = replace(usual, ctrl_dt=dt, sim_dt=optimizer.sim_dt, plan_dt=dt / np.ceil(dt / usual.plan_dt))
+    dt = optimizer.ctrl_dt
+    config = Mppi(ctrl_dt=dt, sim_dt=optimizer.sim_dt).suited(task)
+    config = replace(config, plan_dt=dt / np.ceil(dt / config.plan_dt))
     planner = build_planner(config, task, say=say)
     return PlannerTeacher(planner, optimizer.ppo.guidance.teach_steps, optimizer.ppo.update.noise or 0.3)
 
