@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 import yaml
+from rich.console import Console
 
 from movlr_jax._util.progress import Reporter
 from movlr_jax._util.settings import flat
@@ -31,6 +32,9 @@ from movlr_jax.engine.export import export_policy
 from movlr_jax.engine.resume import changes
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
+from movlr_jax.evolution.evaluation import evaluate as evaluate_programs
+from movlr_jax.evolution.gates import merit
+from movlr_jax.evolution.trials import claim_of
 from movlr_jax.models.actuators import servos
 from movlr_jax.models.from_path import files_of, is_path
 from movlr_jax.models.motors import motors, of_joints
@@ -43,9 +47,9 @@ from movlr_jax.tasks.base import measured
 _FRESH = 10_000  # first seed of the start states of an evaluation, far from those of trainings
 _STEPS = 1_000_000  # control steps of a training from a sentence
 # and how it begins, where a planner can show it
-_TAUGHT = {
-    "optimizer.ppo.action": "targets", "optimizer.ppo.teacher": "planner", "optimizer.ppo.teach_steps": 40_000,
-}  # fmt: skip
+_IMITATE = Stage("imitate", {"optimizer.ppo.teacher": "planner", "optimizer.ppo.teach_steps": 12_000, STEPS: 1})
+_CALM = {"optimizer.ppo.action": "targets", "optimizer.ppo.noise": 0.1}
+_SEEN, _CHOICE = 20_000, 8  # first seed and number of the trials that choose between two policies
 
 
 def train(
@@ -99,7 +103,8 @@ def train_task(
 ) -> dict[str, Any]:
     """Train a policy for any task, or continue such a training, confirm it from fresh starts and film it.
 
-    Where a planner of joint targets can move the body, the policy first imitates it.
+    Where a planner of joint targets can move the body, the policy first imitates it, and the better of the policies
+    before and after the training is kept, by trials from other starts than those that confirm it.
 
     Args:
         settings: As on the command line, such as `model=hopper.xml` and `instruction="hop forward"`. The reward is
@@ -114,24 +119,39 @@ def train_task(
     if not isinstance(config.optimizer, PpoSettings):
         raise UserError(f"optimizer={config.optimizer.name} trains nothing; give optimizer=ppo or optimizer=dynsyn")
     steps, task = config.optimizer.ppo.env_steps if set_steps else _STEPS, task_of(config)
-    own = any(
-        word.startswith(tuple(f"optimizer.ppo.{name}=" for name in ("action", "teacher", "init"))) for word in given
-    )
-    begin = {} if own or not _plannable(task) else _TAUGHT
-    recipe = Recipe(task.name, begin, (Stage("train", {STEPS: steps}),), {})
-    root = root or Path(f"runs/train/{recipe.name}/seed{seed}")
-    result = train(recipe, given, seed=seed, starts=0, root=root)
-    policy = {"policy": result["policy"]}
-    acting, reporter = [*recipe.evaluation(Path(result["policy"]), given), f"run_dir={root}"], Reporter()
+    given = [word for word in given if not word.startswith(f"{STEPS}=")]
+    own = tuple(f"optimizer.ppo.{name}=" for name in ("action", "teacher", "init"))
+    taught = _plannable(task) and not any(word.startswith(own) for word in given)
+    stages = (*([_IMITATE] if taught else []), Stage("train", {STEPS: steps}))
+    recipe = Recipe(task.name, _CALM if taught else {}, stages, {})
+    root, reporter = root or Path(f"runs/train/{recipe.name}/seed{seed}"), Reporter()
+    policy = Path(train(recipe, given, seed=seed, starts=0, root=root)["policy"])
+    if taught:
+        write(policy, _better(recipe, given, root, reporter).read_bytes())
+    acting, result = [*recipe.evaluation(policy, given), f"run_dir={root}"], {}
     if starts:
         reporter.say(f"the policy runs from {starts} fresh starts")
-        result = run_and_film(prepared(compose([*acting, f"trials={starts}"]), reporter), _FRESH, reporter) | policy
+        result = run_and_film(prepared(compose([*acting, f"trials={starts}"]), reporter), _FRESH, reporter)
         write(root / "evaluation.json", json.dumps(result, indent=1).encode())
     try:
         result["onnx"] = [str(path) for path in export_policy(compose(acting), root / "policy.onnx")]
     except UserError as error:  # the policy is kept
         reporter.say(f"not written as ONNX: {error}")
-    return result
+    return result | {"policy": str(policy)}
+
+
+def _better(recipe: Recipe, given: Sequence[str], root: Path, reporter: Reporter) -> Path:
+    """Return the policy of the stage that does best in some trials: a training may unlearn what was taught."""
+    found = []
+    for number, stage in enumerate(recipe.stages):
+        policy = root / "stages" / f"{number:02d}_{stage.name}" / POLICY
+        setup = prepared(compose(recipe.evaluation(policy, given)), Reporter(Console(quiet=True)))
+        (trials,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], range(_SEEN, _SEEN + _CHOICE))
+        claim = claim_of(setup.task.scoring.motion, trials)
+        reporter.say(f"the policy of stage {stage.name}: {claim.text()}")
+        faults, scores = zip(*(merit(setup.task, trial) for trial in trials), strict=True)
+        found.append(((claim.successes or 0, sum(faults), sum(scores)), policy))
+    return max(found)[1]
 
 
 def _plannable(task: Task) -> bool:
@@ -147,6 +167,9 @@ class _Clock:
         self._stages, self._steps, self._begun, self._s = stages, 0, time.monotonic(), 0.0
 
     def ran(self, stage: Stage) -> None:
+        if "optimizer.ppo.teacher" in stage.settings:  # it took longer than its steps say
+            self._begun = time.monotonic()
+            return
         self._steps += stage.steps
         self._s = time.monotonic() - self._begun
 
