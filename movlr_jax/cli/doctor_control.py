@@ -57,8 +57,10 @@ def _share(density: float) -> str:
 
 
 def _parts(task: Task, *parts: str) -> str:
-    """Return the bodies with roles such as left_foot, by role, of the first of `parts` that has any."""
-    of = [[f"{name} ({role})" for role, name in task.roles.items() if role.endswith(f"_{part}")] for part in parts]
+    """Return the bodies with roles such as foot or left_foot, by role, of the first of `parts` that has any."""
+    of = [
+        [f"{name} ({role})" for role, name in task.roles.items() if f"_{role}".endswith(f"_{part}")] for part in parts
+    ]
     return ", ".join(next(filter(None, of), [])) or "none found"
 
 

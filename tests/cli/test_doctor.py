@@ -70,7 +70,7 @@ def test_package_that_is_missing_is_row(monkeypatch):
     ("robot", "told"),
     [
         (MOTOR_DOG, ("base: trunk, travels through the world", "8 motors without servos", "joint targets for all 8")),
-        (HAND, ("base: palm, fixed to the world", "9 position servos")),
+        (HAND, ("base: palm, fixed to the world", "9 position servos", "hands: palm")),
     ],
 )
 def test_model_card_shows_how_a_planner_moves_a_robot(robot, told, tmp_path, monkeypatch, capsys):
