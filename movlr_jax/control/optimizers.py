@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import TYPE_CHECKING, Self
 
 from movlr_jax.control.base import Optimizer
@@ -12,6 +13,7 @@ from movlr_jax.control.settings import Mpc2Settings, MppiSettings, PpoSettings, 
 from movlr_jax.control.suited import facts_of, suited
 
 if TYPE_CHECKING:
+    from movlr_jax.control.mpc.planner import Planner
     from movlr_jax.tasks import Task
 
 
@@ -45,7 +47,14 @@ class Ppo(PpoSettings):
     def build(self, task: Task, physics: str, say: Say) -> Optimizer:
         from movlr_jax.control.ppo.build import build_ppo  # Brax takes seconds to import
 
-        return build_ppo(self, task, physics, say)
+        def planner() -> Planner:
+            config = Mppi(ctrl_dt=self.ctrl_dt, sim_dt=self.sim_dt).suited(task)
+            # a whole number of steps of plans in a control step
+            return build_planner(
+                replace(config, plan_dt=self.ctrl_dt / ceil(self.ctrl_dt / config.plan_dt)), task, say=say
+            )
+
+        return build_ppo(self, task, physics, say, planner)
 
     def acting(self, task: Task) -> Task:
         return _acting(self, task, self.ppo.init, self.action, "optimizer.ppo.init")

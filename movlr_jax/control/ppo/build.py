@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax._util.settings import changed
+from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.control.mpc.prior import PriorSpace
 from movlr_jax.control.ppo import actions as spaces
 from movlr_jax.control.ppo.config import REFERENCE, PpoConfig
@@ -33,9 +34,13 @@ _SEED = 0  # of the start states and the domain randomisation, the same for all 
 
 
 def build_ppo(
-    config: PpoSettings, task: Task, physics: str = "native", say: Callable[[str], object] = lambda text: None
+    config: PpoSettings,
+    task: Task,
+    physics: str = "native",
+    say: Callable[[str], object] = lambda text: None,
+    planner: Callable[[], Planner] | None = None,
 ) -> PpoTrainer:
-    """Return PPO for `task`, trained in `physics`. Raises UserError.
+    """Return PPO for `task`, trained in `physics`; `planner` makes the one that may teach it. Raises UserError.
 
     Episodes always run in C MuJoCo, so that policies trained in another engine or with domain randomisation
     (`task.course.ranges`) are evaluated in the reference physics.
@@ -68,7 +73,7 @@ def build_ppo(
     view = jax.tree.map(lambda x: np.asarray(x)[0], sim.start(*starts).step)
     (observations,) = jax.eval_shape(observe, view).shape
     network = made_networks(config.ppo, task, observations, space.size)
-    first = first_policy(config, task, view, space, say)
+    first = first_policy(config, task, view, space, say, planner)
     starts, times = with_motions(config.ppo, task, *with_strides(config.ppo, task, starts))
     agent = Agent(observe, space, network, starts, times, first, staggered if guidance.stagger else None)
     return PpoTrainer(config, task, agent, train, sim, say)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import jax
 import mujoco
 import numpy as np
 
-from movlr_jax.control.build import build_planner
-from movlr_jax.control.optimizers import Mppi
+from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.actions import ActionSpace
 from movlr_jax.control.ppo.config import PLANNER, REFERENCE
@@ -34,30 +32,24 @@ _HUNG, _HELD, _HELD_DT = (0.5, 20.0, 0.005)
 
 
 def first_policy(
-    optimizer: PpoSettings, task: Task, start: Step, space: ActionSpace, say: Callable[[str], object]
+    optimizer: PpoSettings,
+    task: Task,
+    start: Step,
+    space: ActionSpace,
+    say: Callable[[str], object],
+    planner: Callable[[], Planner] | None = None,
 ) -> FirstPolicy | None:
     """Return what the first policy imitates by the settings, None for nothing. Raises UserError."""
     name, steps = optimizer.ppo.guidance.teacher, optimizer.ppo.guidance.teach_steps
     if not name:
         return None
     if name == PLANNER:
-        return planner_teacher(optimizer, task, space, say)
+        if space.action is None or planner is None:
+            raise UserError(f"{TEACHER}={PLANNER} teaches what plans command; give optimizer.ppo.action=targets, too")
+        return PlannerTeacher(planner(), steps, optimizer.ppo.update.noise or 0.3)
     if name == REFERENCE:
         return Imitation(reference_teacher(optimizer, task, start, space, say), steps)
     return Imitation(_trained_teacher(optimizer, task, start, space, say), steps)
-
-
-def planner_teacher(
-    optimizer: PpoSettings, task: Task, space: ActionSpace, say: Callable[[str], object]
-) -> PlannerTeacher:
-    """Return the teacher that plans as `optimizer=mppi` does with its defaults. Raises UserError."""
-    if space.action is None:
-        raise UserError(f"{TEACHER}={PLANNER} teaches what plans command; give optimizer.ppo.action=targets, too")
-    dt = optimizer.ctrl_dt
-    config = Mppi(ctrl_dt=dt, sim_dt=optimizer.sim_dt).suited(task)
-    config = replace(config, plan_dt=dt / np.ceil(dt / config.plan_dt))
-    planner = build_planner(config, task, say=say)
-    return PlannerTeacher(planner, optimizer.ppo.guidance.teach_steps, optimizer.ppo.update.noise or 0.3)
 
 
 def _trained_teacher(
