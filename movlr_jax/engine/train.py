@@ -48,7 +48,7 @@ _FRESH = 10_000  # first seed of the start states of an evaluation, far from tho
 _STEPS = 1_000_000  # control steps of a training from a sentence
 # and how it begins, where a planner can show it
 _IMITATE = Stage("imitate", {"optimizer.ppo.teacher": "planner", "optimizer.ppo.teach_steps": 12_000, STEPS: 1})
-_CALM = {"optimizer.ppo.action": "targets", "optimizer.ppo.noise": 0.1}
+_AS_PLANNED = {"optimizer.ppo.action": "targets", "optimizer.ppo.noise": 0.3}
 _SEEN, _CHOICE = 20_000, 8  # first seed and number of the trials that choose between two policies
 
 
@@ -123,7 +123,7 @@ def train_task(
     own = tuple(f"optimizer.ppo.{name}=" for name in ("action", "teacher", "init"))
     taught = _plannable(task) and not any(word.startswith(own) for word in given)
     stages = (*([_IMITATE] if taught else []), Stage("train", {STEPS: steps}))
-    recipe = Recipe(task.name, _CALM if taught else {}, stages, {})
+    recipe = Recipe(task.name, _AS_PLANNED if taught else {}, stages, {})
     root, reporter = root or Path(f"runs/train/{recipe.name}/seed{seed}"), Reporter()
     policy = Path(train(recipe, given, seed=seed, starts=0, root=root)["policy"])
     if taught:
