@@ -122,6 +122,15 @@ def on_base(model: mujoco.MjModel, body: int) -> bool:
     return not above or (not model.body_geomnum[above] and on_base(model, above))
 
 
+def above(model: mujoco.MjModel, body: int) -> list[int]:
+    """Return `body` and its ancestors."""
+    found = []
+    while body:
+        found.append(body)
+        body = int(model.body_parentid[body])
+    return found
+
+
 def base_joints(model: mujoco.MjModel, body: int) -> list[int]:
     """Return the joints that move a body through the world: its own, and those of the carriages below it."""
     joints = list(np.flatnonzero(model.jnt_bodyid == body))
@@ -161,11 +170,7 @@ def lowest_of(model: mujoco.MjModel, data: mujoco.MjData, root: int) -> set[int]
     solid, up = solid_of(model, root), up_of(model, data)
     low = np.array([lowest(model, data, int(g), up) for g in solid])
     found = {int(b) for b in model.geom_bodyid[solid[low < low.min(initial=np.inf) + _AT_GROUND]]}
-    above, at = set[int](), [int(model.body_parentid[b]) for b in found]
-    while body := max(at, default=0):
-        above.add(body)
-        at = [int(model.body_parentid[b]) if b == body else b for b in at]
-    return found - above
+    return found - {body for foot in found for body in above(model, foot)[1:]}
 
 
 def travels(model: mujoco.MjModel, body: str, way: Sequence[float], turning: bool = False) -> bool:

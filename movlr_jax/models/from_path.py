@@ -17,6 +17,7 @@ from movlr_jax.errors import UserError, similar_files
 from movlr_jax.models.adapter import ModelAdapter, ModelInfo, Posture
 from movlr_jax.models.derived import (
     MAX_PARTS,
+    above,
     base_joints,
     colliding,
     derive_adapter,
@@ -275,15 +276,6 @@ def _touch(model: mujoco.MjModel, roles: Mapping[str, str]) -> dict[str, tuple[s
         return feet | {name: (name,) for name in others}
     rest = tuple(name for name in others if name not in roles.values())
     return feet | {name: (name,) for name in others if name not in rest} | {"rest": rest}
-
-
-def above(model: mujoco.MjModel, body: int) -> list[int]:
-    """Return `body` and its ancestors."""
-    above = []
-    while body:
-        above.append(body)
-        body = int(model.body_parentid[body])
-    return above
 
 
 def forward_of(model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str]) -> tuple[float, float, float]:

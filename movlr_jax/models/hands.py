@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
+from movlr_jax.models.derived import above
 from movlr_jax.models.names import SIDES, adjectives_in, side_of, words_of
 
 Travel = tuple[str, float, float]  # a joint, its value where the finger is straight or the jaw open, and the other
@@ -134,7 +135,7 @@ def hands_of(model: mujoco.MjModel, data: mujoco.MjData) -> list[Hand]:
             if (name if named else {word for one in of for word in words_of(one)} & _FINGERS)
         ]
         if len(kept) > 1:
-            carriers = [b for b in (*_above(model, palm), *(chain[0] for _, chain in kept if named)) if b]
+            carriers = (*above(model, max(palm, 0)), *(chain[0] for _, chain in kept if named))
             around = [words_of(_CODE.sub("", model.body(b).name)) for b in carriers]
             found.append(_hand(model, data, palm, next(filter(None, map(side_of, around)), ""), kept))
     return sorted(found or _single(model, data), key=lambda hand: hand.side != "right")
@@ -148,7 +149,7 @@ def _single(model: mujoco.MjModel, data: mujoco.MjData) -> list[Hand]:
         kinds = [int(model.jnt_type[j]) for j in _joints(model, leaf)]
         fingers = [bool({*words_of(model.body(b).name)} & _FINGERS) for b in (leaf, palm)]
         if leaf not in parents and len(kinds) == 1 and kinds[0] in _TYPES and fingers == [True, False] and palm:
-            arm = " ".join(model.body(b).name.lower() for b in _above(model, palm))
+            arm = " ".join(model.body(b).name.lower() for b in above(model, palm))
             side = next((side for side in SIDES if side in arm), "")
             found.append(_hand(model, data, palm, side, [("", [leaf])]))
     return found
@@ -169,19 +170,11 @@ def _chains(model: mujoco.MjModel) -> dict[int, list[list[int]]]:
     chains = dict[int, list[list[int]]]()
     for leaf in set(moving) - {*parent.values()}:
         chain = [leaf]
-        while (above := parent[chain[0]]) and [*parent.values()].count(above) == 1:
-            chain.insert(0, above)
+        while (before := parent[chain[0]]) and [*parent.values()].count(before) == 1:
+            chain.insert(0, before)
         if all(model.jnt_type[j] in _TYPES for b in chain for j in _joints(model, b)):
             chains.setdefault(parent[chain[0]], []).append(chain)
     return {palm: sorted(of) for palm, of in sorted(chains.items())}
-
-
-def _above(model: mujoco.MjModel, body: int) -> list[int]:
-    """Return `body` and its ancestors."""
-    found = [max(body, 0)]
-    while found[-1]:
-        found.append(int(model.body_parentid[found[-1]]))
-    return found
 
 
 def _joints(model: mujoco.MjModel, body: int) -> range:

@@ -12,7 +12,7 @@ from movlr_jax._util.parts import setting
 from movlr_jax.biomech.muscles import enabled_actuators, moment_arms
 from movlr_jax.biomech.world import up_of
 from movlr_jax.models.actuators import servos
-from movlr_jax.models.derived import base_joints, lowest_of, root_of
+from movlr_jax.models.derived import above, base_joints, lowest_of, root_of
 from movlr_jax.models.spec import quiet
 
 _TURNS = (int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE))
@@ -117,12 +117,7 @@ def supporting(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:
     found = np.zeros(model.nu, bool)
     if (model.jnt_type[base_joints(model, root)] == mujoco.mjtJoint.mjJNT_HINGE).all():
         return found
-    feet = lowest_of(model, data, root)
-    bearing: set[int] = set()
-    for body in feet:
-        while body:
-            bearing.add(body)
-            body = int(model.body_parentid[body])
+    bearing = {body for foot in lowest_of(model, data, root) for body in above(model, foot)}
     for i in np.flatnonzero(of_joints(model)):
         found[i] = int(model.jnt_bodyid[model.actuator_trnid[i, 0]]) in bearing
     return found
@@ -219,13 +214,9 @@ def _linked(model: mujoco.MjModel) -> set[int]:
             owner = model.site_bodyid if of_site[eq] else np.arange(model.nbody)
         else:
             continue
-        chains = [set[int](), set[int]()]
-        for chain, end in zip(chains, (model.eq_obj1id[eq], model.eq_obj2id[eq]), strict=True):
-            body = int(owner[end]) if end >= 0 else 0
-            while body:
-                chain.add(body)
-                body = int(model.body_parentid[body])
-        found |= chains[0] ^ chains[1]
+        ends = (model.eq_obj1id[eq], model.eq_obj2id[eq])
+        one, two = ({*above(model, int(owner[end]) if end >= 0 else 0)} for end in ends)
+        found |= one ^ two
     return found
 
 

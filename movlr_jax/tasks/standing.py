@@ -8,7 +8,7 @@ import numpy as np
 from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.world import box_corners, lowest, world_of
 from movlr_jax.models.actuators import servo_controls
-from movlr_jax.models.derived import base_joints, solid_of
+from movlr_jax.models.derived import above, base_joints, solid_of
 from movlr_jax.models.motors import TargetSettings, gains, targetable, with_targets
 from movlr_jax.models.spec import quiet
 
@@ -72,18 +72,11 @@ def _legs(model: mujoco.MjModel, body: int) -> list[tuple[float, list[int]]]:
 
 def _foot(data: mujoco.MjData, joint: int) -> np.ndarray:
     """Return the end [3] of a leg: the corner of its last shapes farthest from its last joint."""
-    model = data.model
-    geoms = [g for g in solid_of(model, int(model.jnt_bodyid[joint])) if _carries(model, joint, int(g))]
+    model, last = data.model, int(data.model.jnt_bodyid[joint])
+    geoms = [g for g in solid_of(model, last) if last in above(model, int(model.geom_bodyid[g]))]
     points = np.concatenate([box_corners(model, data, int(g)) for g in geoms])
     far = np.linalg.norm(points - data.xanchor[joint], axis=1)
     return points[far > 0.95 * far.max()].mean(axis=0)
-
-
-def _carries(model: mujoco.MjModel, joint: int, geom: int) -> bool:
-    body = int(model.geom_bodyid[geom])
-    while body and body != model.jnt_bodyid[joint]:
-        body = int(model.body_parentid[body])
-    return body > 0
 
 
 def _bend(data: mujoco.MjData, leg: list[int], up: np.ndarray) -> None:

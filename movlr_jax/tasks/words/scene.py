@@ -13,8 +13,7 @@ import numpy as np
 
 from movlr_jax.biomech.world import EARTH, box_corners, world_of
 from movlr_jax.errors import UserError
-from movlr_jax.models.derived import driven_trees, lies, span_of, travels
-from movlr_jax.models.from_path import above
+from movlr_jax.models.derived import above, driven_trees, lies, span_of, travels
 from movlr_jax.models.hands import DIGITS, HANDS, Digit, Hand, fingers_of, hands_of, names_of
 from movlr_jax.models.motors import carrying
 from movlr_jax.models.names import PLACES, SIDES, part_of, words_of
