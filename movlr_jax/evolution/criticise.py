@@ -11,7 +11,7 @@ from movlr_jax._util.parts import worked
 from movlr_jax._util.quantities import summary
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.context import SearchContext
-from movlr_jax.evolution.gates import fault, merit
+from movlr_jax.evolution.gates import fault, poorer, poorest_first
 from movlr_jax.evolution.population import Population
 from movlr_jax.evolution.trials import TrialPlan, claim_of
 from movlr_jax.language.base import DescribingCritic
@@ -43,11 +43,10 @@ def criticise(context: SearchContext, candidate: Evaluation, trials: Sequence[Tr
 
     Where it fails is what the next programs can do better. Its faults and non-finite terms are added to the problems.
     """
-    ran = sorted((t for t in trials if not t.failed), key=lambda t: merit(context.task, t))
-    poorer = ran[(len(ran) - 1) // 4] if ran else candidate
-    shown = candidate
-    if poorer.seed != candidate.seed:
-        shown = replace(Evaluation.of(candidate, poorer), description=candidate.description)
+    ran = poorest_first(context.task, trials)
+    trial, shown = poorer(ran) if ran else candidate, candidate
+    if trial.seed != candidate.seed:
+        shown = replace(Evaluation.of(candidate, trial), description=candidate.description)
     critic = context.roles.critic
     asked = partial(critic.criticise, context.task, shown)
     critique = worked(f"{critic.name}, criticising {shown.name},", critic, asked, Critique)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from movlr_jax.records import Evaluation, Preference, Trial
@@ -37,6 +38,16 @@ def score_of(task: Task, trial: Trial) -> float:
 def merit(task: Task, trial: Trial) -> tuple[int, float]:
     """Return what orders motions without a judge: the lesser fault is better, then the higher score."""
     return -fault(trial)[0], score_of(task, trial)
+
+
+def poorest_first(task: Task, trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials that ran."""
+    return sorted((trial for trial in trials if not trial.failed), key=lambda trial: merit(task, trial))
+
+
+def poorer(ran: Sequence[Trial]) -> Trial:
+    """Return one of the poorer trials of `ran`, the poorest first: that of the lower quartile."""
+    return ran[(len(ran) - 1) // 4]
 
 
 def gated(preference: Preference, a: Evaluation, b: Evaluation) -> Preference:

@@ -9,7 +9,7 @@ from functools import partial
 from movlr_jax._util.parts import worked
 from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.evolution.context import SearchContext
-from movlr_jax.evolution.gates import merit
+from movlr_jax.evolution.gates import poorest_first
 from movlr_jax.evolution.population import Population
 from movlr_jax.evolution.trials import claim_of
 from movlr_jax.evolution.vet import start_program, vet_one
@@ -57,7 +57,7 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
         vet=lambda source: vet_one(context, source).message,
         losses=losses(context, g, parent, brief, population) if parent else (),
         result=results(context, looked),
-        trials=poorest_first(context, looked) if context.scored else (),
+        trials=poorest_first(context.task, looked) if context.scored else (),
         weights=context.weights,
         looks_ahead_s=optimizer.horizon_s if isinstance(optimizer, PlanningSettings) else None,
         control_s=optimizer.ctrl_dt,
@@ -101,13 +101,8 @@ def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, pop
 
 def results(context: SearchContext, trials: Sequence[Trial]) -> str:
     """Return what the trials of a program came to, and the poorest of them; empty where nothing is measured."""
-    motion, ran = context.task.scoring.motion, poorest_first(context, trials)
+    motion, ran = context.task.scoring.motion, poorest_first(context.task, trials)
     if not context.scored or not ran:
         return ""
     text = claim_of(motion, trials).text()
     return f"{text}; its poorest trial: {claim_of(motion, ran[:1]).text()}" if len(ran) > 1 else text
-
-
-def poorest_first(context: SearchContext, trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials that ran."""
-    return sorted((trial for trial in trials if not trial.failed), key=lambda trial: merit(context.task, trial))

@@ -66,9 +66,9 @@ def advise(task: Task, needs: Sequence[Need], weights: Mapping[str, float]) -> l
     Args:
         weights: Those of the program that is to be changed, by name of the term.
     """
-    found: dict[str, TermAdvice] = {}
+    terms, found = library(task), dict[str, TermAdvice]()
     for need in needs:
-        serving = [term for term in library(task).values() if term.kind == need.kind and term.name not in found]
+        serving = [term for term in terms.values() if term.kind == need.kind and term.name not in found]
         weak = [term for term in serving if abs(weights.get(term.name, 0.0)) < abs(term.weight)]
         present = [term for term in serving if term.name in weights]
         if weak:

@@ -12,6 +12,7 @@ import numpy as np
 
 from movlr_jax._util.parts import service
 from movlr_jax.errors import ProgramError
+from movlr_jax.evolution.gates import poorer
 from movlr_jax.evolution.scripted.metrics import advise
 from movlr_jax.evolution.scripted.terms import Term, library, reading
 from movlr_jax.language.base import Evaluation, ProposalRequest, TermAdvice
@@ -74,7 +75,7 @@ def _on_the_first(request: ProposalRequest) -> list[TermAdvice]:
     ran, task = request.trials, request.task
     if not ran:
         return []
-    needs = task.scoring.diagnose(dict(ran[(len(ran) - 1) // 4].metrics))
+    needs = task.scoring.diagnose(dict(poorer(ran).metrics))
     return advise(task, needs, parse(task.rewards.initial).weights)
 
 
