@@ -21,6 +21,7 @@ from movlr_jax.config.compose import compose
 from movlr_jax.config.recipe import STEPS, Recipe, Stage
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import began, task_file
+from movlr_jax.control.build import close
 from movlr_jax.control.episode import episode_ends, episode_of
 from movlr_jax.control.ppo.config import motion_files
 from movlr_jax.control.ppo.trainer import PpoTrainer
@@ -114,6 +115,7 @@ def train_task(
     Returns:
         What `evaluate` returns for the policy with `starts` trials, and its files. Raises UserError.
     """
+    prepare_environment()
     given = ["optimizer=ppo", *settings]
     config, set_steps = compose(given), any(word.startswith(f"{STEPS}=") for word in settings)
     if not isinstance(config.optimizer, PpoSettings):
@@ -125,9 +127,10 @@ def train_task(
     stages = (*([_IMITATE] if taught else []), Stage("train", {STEPS: steps}))
     recipe = Recipe(task.name, _AS_PLANNED if taught else {}, stages, {})
     root, reporter = root or Path(f"runs/train/{recipe.name}/seed{seed}"), Reporter()
-    policy = Path(train(recipe, given, seed=seed, starts=0, root=root)["policy"])
-    if taught:
-        write(policy, _better(recipe, given, root, reporter).read_bytes())
+    with locked(root):
+        policy = Path(_train(recipe, given, seed, 0, root)["policy"])
+        if taught:
+            write(policy, _better(recipe, given, root, reporter).read_bytes())
     acting, result = [*recipe.evaluation(policy, given), f"run_dir={root}"], {}
     if starts:
         reporter.say(f"the policy runs from {starts} fresh starts")
@@ -147,6 +150,7 @@ def _better(recipe: Recipe, given: Sequence[str], root: Path, reporter: Reporter
         policy = root / "stages" / f"{number:02d}_{stage.name}" / POLICY
         setup = prepared(compose(recipe.evaluation(policy, given)), Reporter(Console(quiet=True)))
         (trials,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], range(_SEEN, _SEEN + _CHOICE))
+        close(setup.optimizer)
         claim = claim_of(setup.task.scoring.motion, trials)
         reporter.say(f"the policy of stage {stage.name}: {claim.text()}")
         faults, scores = zip(*(merit(setup.task, trial) for trial in trials), strict=True)

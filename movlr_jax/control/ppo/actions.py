@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -74,7 +73,7 @@ class ActionSpace:
         """Return a trajectory from `start` with the controls of the task, and everything else as it is."""
         if self.joints is None:
             return made
-        return dataclasses.replace(self.joints.recorded(np, start, made), extras=made.extras)
+        return replace(self.joints.recorded(np, start, made), extras=made.extras)
 
 
 def observation(
@@ -165,12 +164,8 @@ def planned(task: Task, settings: TargetSettings) -> ActionSpace:
     rest = np.clip(with_load(model, posture, resting)(posture), low, high)
     down, up = np.maximum(rest - low, _LEAST_REACH), np.maximum(high - rest, _LEAST_REACH)
 
-    def inverse(controls: jax.Array) -> jax.Array:
-        off = controls - rest
-        return jnp.clip(off / jnp.where(off < 0, down, up), -1.0, 1.0)
-
-    around = _around(rest, down, up, low, high)
-    return ActionSpace(model, model.nu, around, {"action": "targets of plans"}, action=inverse, joints=targets)
+    around, action = _around(rest, down, up, low, high), _shares(rest, down, up)
+    return ActionSpace(model, model.nu, around, {"action": "targets of plans"}, action=action, joints=targets)
 
 
 def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSpace:
@@ -244,10 +239,6 @@ def posture(
         for x in (actuation.upper - z0, z0 - actuation.lower)
     )
 
-    def inverse(z: jax.Array) -> jax.Array:
-        off = z - z0[commanded]
-        return jnp.clip(off / jnp.where(off < 0, down, up), -1.0, 1.0)
-
     def command(a: jax.Array, view: Step, sim_dt: float, ctrl_dt: float) -> jax.Array:
         z = jnp.clip(z0.at[commanded].add(jnp.where(a < 0, down, up) * a), actuation.lower, actuation.upper)
         target = space.law.target(_Targets(z, geometry.lengths(z), geometry.moments(z)))
@@ -260,8 +251,9 @@ def posture(
         return actuation(params, target, view, sim_dt, ctrl_dt)
 
     notes = {"action": "muscle postures", **LAWS.record(space.law), "beta": beta}
-    names = tuple(space.names[i] for i in commanded)
-    return ActionSpace(physics.model, len(commanded), command, notes, Targets(names, z0[commanded], inverse))
+    names, at = tuple(space.names[i] for i in commanded), z0[commanded]
+    targets = Targets(names, at, _shares(at, down, up))
+    return ActionSpace(physics.model, len(commanded), command, notes, targets)
 
 
 def resting_controls(model: mujoco.MjModel, qpos: np.ndarray, act: np.ndarray) -> np.ndarray:
@@ -282,3 +274,13 @@ def _around(
 ) -> Callable[..., jax.Array]:
     rest, down, up, low, high = (np.asarray(x, np.float32) for x in (rest, down, up, low, high))
     return lambda a, *_: jnp.clip(rest + jnp.where(a < 0, down, up) * a, low, high)
+
+
+def _shares(rest: Array, down: Array, up: Array) -> Callable[[jax.Array], jax.Array]:
+    """Return the inverse of what lies around `rest`: (rest + up, rest - down) -> (1, -1)."""
+
+    def inverse(value: jax.Array) -> jax.Array:
+        off = value - rest
+        return jnp.clip(off / jnp.where(off < 0, down, up), -1.0, 1.0)
+
+    return inverse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +39,7 @@ def build_ppo(
     task: Task,
     physics: str = "native",
     say: Callable[[str], object] = lambda text: None,
-    planner: Callable[[], Planner] | None = None,
+    planner: Callable[[], AbstractContextManager[Planner]] | None = None,
 ) -> PpoTrainer:
     """Return PPO for `task`, trained in `physics`; `planner` makes the one that may teach it. Raises UserError.
 

@@ -6,6 +6,8 @@ visited, the planner goes on planning, and the policy is fitted to what it would
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,13 +30,19 @@ _MOST = 0.95  # largest action that is taught: noise of plans at their limits wo
 class PlannerTeacher:
     """Teaches a policy that commands what the planner plans, in about `steps` control steps."""
 
-    planner: Planner
+    planner: Callable[[], AbstractContextManager[Planner]]  # made when it teaches, closed afterwards
     steps: int
     noise: float  # standard deviation of the policy's actions before squashing
     per_program: ClassVar[bool] = True
 
     def __call__(self, ppo: PpoTrainer, learner: Learner, key: jax.Array, program: RewardProgram) -> Learner:
-        planner, inverse = self.planner, ppo.space.action
+        with self.planner() as planner:
+            return self._taught(planner, ppo, learner, key, program)
+
+    def _taught(
+        self, planner: Planner, ppo: PpoTrainer, learner: Learner, key: jax.Array, program: RewardProgram
+    ) -> Learner:
+        inverse = ppo.space.action
         assert inverse is not None
         plans, physics, rule = planner.optimise([program], key), planner.sim_physics, planner.config.mppi
         scale, every = float(np.log(np.expm1(self.noise))), planner.config.replan_every

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import jax
 import mujoco
@@ -37,7 +38,7 @@ def first_policy(
     start: Step,
     space: ActionSpace,
     say: Callable[[str], object],
-    planner: Callable[[], Planner] | None = None,
+    planner: Callable[[], AbstractContextManager[Planner]] | None = None,
 ) -> FirstPolicy | None:
     """Return what the first policy imitates by the settings, None for nothing. Raises UserError."""
     name, steps = optimizer.ppo.guidance.teacher, optimizer.ppo.guidance.teach_steps
@@ -46,7 +47,7 @@ def first_policy(
     if name == PLANNER:
         if space.action is None or planner is None:
             raise UserError(f"{TEACHER}={PLANNER} teaches what plans command; give optimizer.ppo.action=targets, too")
-        return PlannerTeacher(planner(), steps, optimizer.ppo.update.noise or 0.3)
+        return PlannerTeacher(planner, steps, optimizer.ppo.update.noise or 0.3)
     if name == REFERENCE:
         return Imitation(reference_teacher(optimizer, task, start, space, say), steps)
     return Imitation(_trained_teacher(optimizer, task, start, space, say), steps)
