@@ -31,7 +31,7 @@ from movlr_jax.models.actuators import (
     servo_controls,
     servos,
 )
-from movlr_jax.models.derived import derive_adapter, name_all, span_of, start_keyframe
+from movlr_jax.models.derived import colliding, derive_adapter, name_all, span_of, start_keyframe
 from movlr_jax.models.from_path import forward_of, roles_of, with_feet, with_hand
 from movlr_jax.models.motors import carrying
 from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
@@ -208,9 +208,10 @@ def _staged(
     placed = _at_start(bare, start)
     _keep_mocap(spec, *placed)
     if added := add_floor(spec, placed[1], adapter.root) if floor else "":
-        bare = compile_spec(spec)
+        before, bare = bare, compile_spec(spec)
         placed = _at_start(bare, start)
-        adapter = replace(adapter, touch=derive_adapter(name, spec.copy).touch) if not known else adapter
+        if not known and colliding(bare).sum() > colliding(before).sum() + 1:  # more than the floor
+            adapter = replace(adapter, touch=derive_adapter(name, spec.copy).touch)
     lift = stood(placed[1], adapter.root, bool(bare.nkey)) if start is None else ""
     if not lift and (start is None or isinstance(start, str)):
         lift = lifted(placed[1], adapter.root)

@@ -248,13 +248,7 @@ class Context:
             if "both" in words and len(parts) != 2:
                 raise NotRead("both", f"means two, and this model has {len(parts)} of the name {words[-1]!r}", at)
             others = self.scene.others(words, parts[0], side) if len(parts) == 1 else []
-            if (
-                each
-                and len(others) == 2
-                and len(self.last) == 2
-                and not sides - {"left", "right"}
-                and len(sides) == 2
-            ):
+            if each and len(others) == len(self.last) == len(sides) == 2:
                 parts = others
             elif others:
                 names = " or ".join(part.words for part in others)
