@@ -67,6 +67,12 @@ def test_refusal_says_what_the_model_has(body: str, words: str, said: str, unsai
     assert unsaid not in str(error.value)
 
 
+def test_a_hand_at_a_thing_that_cannot_move_touches_its_surface():
+    """The middle of the table is 20 cm below its top."""
+    told = read("move the hand down until it touches the table", scene("panda"))
+    assert ("1", "hand at table", "hand_to_table_gap_m", "at most 3.0 cm") in told.table()
+
+
 def test_partial_reading_says_what_is_left():
     found = read("raise the right arm, then whistle", scene("person"), partial=True)
     assert (found.text(), found.unread) == ("right arm up, stay in place, upright", ("whistle",))

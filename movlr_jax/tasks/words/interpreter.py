@@ -40,6 +40,8 @@ _OPPOSITE = {
     "_at_m": "_moved_m", "_at_rad": "_turned_rad", "_bent_rad": "_angle_rad", "_straightened_rad": "_angle_rad",
 }  # fmt: skip
 _ONCE = (c.turn, c.travel, c.risen)  # twice is more than once
+_UNDOES = {"OPEN": "CLOSE", "RAISE": "LOWER", "BEND": "STRAIGHTEN", "PICK": "PUT", "GRASP": "RELEASE"}
+_UNDOES |= {undone: verb for verb, undone in _UNDOES.items()} | {"PUT": "RAISE"}
 _SAYS_WORD = (c.travel, c.face, c.risen, c.at_height, c.leaned)
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
 _ENDLESS = (c.stay, c.steps, c.never, c.still, c.untouched)  # they are so all the time
@@ -173,6 +175,8 @@ def _excluded(clauses: Sequence[Clause]) -> set[tuple[str, int]]:
 
 def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
     """Return the clauses of a phase, if they can hold together. Raises NotRead."""
+    high = {cl["part"] for cl in phase if cl.row is c.raised and cl["amount"]}  # "raise it by 15 cm and hold it up"
+    phase = [cl for cl in phase if cl.row is not c.raised or cl["amount"] or cl["part"] not in high]
     asked = dict[str, Clause]()
     for clause in (clause for clause in phase if clause.measure.goal != Goal() and clause.row is not c.gripped):
         before = asked.setdefault(_sets(clause), clause)
@@ -183,6 +187,9 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
             word = clause["word"].split()[-1] if clause.row is c.shifted else word
             why = f"contradicts {before.measure.text!r} at the same time; say which is first, with 'then'"
             raise NotRead(word, why, len(ctx.text))
+    up = (cl["what"] for cl in phase if cl.row is c.never and cl["what"].row is c.raised)
+    if c.jump in _rows(phase) and any(cl["part"].words.split()[-1] in _OF_LEGS for cl in up):
+        raise NotRead("jump", "is both asked for and excluded: the feet leave the ground", len(ctx.text))
     kept = {clause["thing"] for clause in phase if clause.row is c.untouched}
     if any(clause.row is c.near and clause["other"] in kept for clause in phase):
         raise NotRead(str(ctx.verb), "is both asked for and excluded")
@@ -276,6 +283,9 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
         raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     sided = any(slot.data == "direction" for slot in slots)
     phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)])
+    if _UNDOES.get(verb.type) in ctx.verbs:  # "make a fist, then open the hand again"
+        phrase.left = [slot for slot in phrase.left if slot.data != "times" or slot.children[0] != "again"]
+    ctx.verbs.add(verb.type)
     seconds, taking = phrase.number("duration"), phrase.has("taking")
     taken, over = phrase.number("taking"), taking is not None and taking.children[0] == "over"
     if taken and (tempo := phrase.has("tempo")) and str(tempo.children[0]).startswith("slow") == over:

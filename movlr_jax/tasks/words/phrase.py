@@ -167,6 +167,7 @@ class Context:
     scene: Scene
     text: str
     verb: lark.Token | None = None
+    verbs: set[str] = field(default_factory=set)  # kinds of the verbs before
     thing: Tree | None = None  # that the last verb acts on
     last: list[Part] = field(default_factory=list)  # that "it" means
     it: list[list[str]] = field(default_factory=list)  # words of the joints or fingers that "it" means

@@ -19,6 +19,7 @@ from lark.visitors import CollapseAmbiguities
 
 from movlr_jax.errors import UserError
 from movlr_jax.tasks.words.interpreter import meaning
+from movlr_jax.tasks.words.parts import NAMED
 from movlr_jax.tasks.words.phrase import NUMBERS, NotRead
 from movlr_jax.tasks.words.scene import Scene, plain
 from movlr_jax.tasks.words.sentence import MOST_PHASES, Sentence
@@ -33,10 +34,17 @@ _UNITS = "met(?:er|re)s?|m|cm|centimet(?:er|re)s?|seconds?|s|degrees?|revolution
 # what is said in other words: a pattern -> the same in the words of the grammar, in this order
 _IS, _WHO = r"(?:it is|it was|they are|they were|you are)", r"(?:you|it|they)"
 _GOES = "walk|go|run|drive|fly|trot|crawl|jog|roll"
+_WHOLE = "body|robot|humanoid|person|human|figure|character|agent|dog|robot dog|quadruped|drone|quadcopter|walker|ant"
 _CHANGED = "covered|walked|travelled|traveled|gone|moved|driven|flown|turned|rotated|spun|climbed"
 _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
-    (r"[.!]+\s*$", ""),
+    (r"[.!?]+\s*$", ""),
     (r"°", " degrees"),
+    (r"^(?:please,? )?(?:(?:could|can|would|will) you(?: mind)?(?: please)?|i want you to|i would like you to) ", ""),
+    (r"\b(you|they)'re\b", r"\1 are"),
+    (r"\bit's\b", "it is"),
+    (rf"^(?:the |a )?(?:{_WHOLE}) (?:should|must|has to|needs to) ", ""),
+    (r"^first(?:,| (?!\w+ joint\b|joint\b|finger\b|knuckle\b)) *", ""),
+    (r"(?:,|\band\b) next,? (?!to\b)", ", then "),
     (r"(?<=\w)'s (?=\w)", " "),  # the finger's first joint
     (r"'", ""),
     (r"^after (?!that\b)([^,]+), (?!then\b)([^,]+)$", r"\1, then \2"),
@@ -45,6 +53,7 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r",? before (?=\w+ing\b)", ", then "),
     (r"\b(?:and )?only (then|after that)\b", r"\1"),
     # amounts
+    (rf"\b(?:about|around|approximately|roughly|exactly) (?=(?:{_NUMBERS}) ?-?(?:{_UNITS})\b)", ""),
     (rf"\bhalf an? (?={_UNITS}\b)", "0.5 "),
     (r"\b(met(?:er|re)s?|m) (?:per|a|an) (?:second|s)\b", "m/s"),
     (r"\b(centimet(?:er|re)s?|cm) (?:per|a) (?:second|s)\b", "cm/s"),
@@ -59,19 +68,25 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bhalf way\b|\bhalf (?=open|close)", "halfway "),
     (r"\ball the way (around|round)\b", "a full turn"),
     (r"\bhalfway (around|round)\b", "half a turn"),
+    (r"\b((?:jump|hop|leap|fly|climb|rise|go)\w*) straight (?=up\b)", r"\1 "),
+    (r"\b(?:one|1|an?) (?=(?:full|half|quarter|whole) (?:turn|circle)\b)", ""),
+    (r"\b(while|but) ((?:[\w ]+?)) (?:stays?|remains?) (?=still\b|upright\b|level\b|straight\b|bent\b|closed\b"
+     r"|open\b|curled\b|up\b|down\b|in place\b|where\b)", r"\1 keeping \2 "),
     # places and ends
     (r"\bparallel to the (?:floor|ground)\b", "level"),
     (rf"\b(?<!soon )(?:where|as) {_IS}\b", "in place"),
     (r"\b(to )?where (?:you|it) (?:started|began)\b", "to the start"),
     (r"\baway from (?:the robot|you|yourself|itself)\b", "away"),
     (r"\bcircle (?:around )?(?=(?:the|a|it)\b)", "go around "),
-    (r"\bas (fast|far|high) as you can\b", r"as \1 as possible"),
+    (r"\bas (fast|far|high) as (?:you|it) (?:possibly )?can\b", r"as \1 as possible"),
     (r"\btake (?!a step (?:forward|back|to)\b)(?=\w+ steps?\b)", "walk "),
     (r"\b((?:put|set|place|lower|bring|carry|walk|go|fly)\b[^,;.]*?) back"
      r" (?=(?:down|on|onto|to the (?!left|right))\b)",
      r"\1 "),
     (r"\b((?:put|set|place)\b[^,;.]*?) down (?=on(?:to)?\b)", r"\1 "),
-    (r"\buntil (\d\S* seconds?) (?:have|has) passed\b", r"for \1"),
+    (rf"\buntil ((?:{_NUMBERS}) seconds?) (?:have|has) (?:passed|elapsed)\b", r"for \1"),
+    (rf"\buntil {_IS} ((?:{_NUMBERS}) (?:{_UNITS})) (?:off|above|over|from) the (?:ground|floor)\b",
+     r"to a height of \1"),
     (rf"\b(?:until|as soon as|when|once) {_IS} (?:within )?({_NUMBERS}) ({_UNITS})"
      r" (?:(?:away )?from|of|in front of)\b", r"\1 \2 short of"),
     (rf"\b((?:stop|halt|stand)\b[^,;.]*?) ({_NUMBERS}) ({_UNITS}) (?:away )?from\b", r"\1 \2 \3 short of"),
@@ -151,6 +166,8 @@ def _whole(text: str, scene: Scene, known: set[str]) -> Sentence:
         )
         before = text[:at].strip()
         word = text[at:].split(maxsplit=1)[0].strip(",;.") or ","
+        if word in NAMED and word not in scene.nouns:
+            raise NotRead(word, "is no part of this model", at) from None
         raise NotRead(word, f"makes no sense after {before!r}" if before else "begins no motion", at) from None
     except lark.UnexpectedEOF:
         raise NotRead(text.split()[-1] if text else "", "is not the end of a sentence", len(text)) from None

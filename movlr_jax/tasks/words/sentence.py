@@ -107,6 +107,14 @@ class Sentence:
         return next((clause for clause in self.clauses if clause.row is c.travel), None)
 
     @property
+    def aside(self) -> np.ndarray | None:
+        """The direction [3] to the left of a travel without an end, if nothing else of the sentence is at a place."""
+        placed = [cl for cl in self.clauses if "place" in (cl.measure.changes, cl.measure.kind)]
+        if len(placed) != 1 or placed[0] != self.travel or placed[0]["distance"] is not None or placed[0]["turns"]:
+            return None
+        return np.cross(self.of.up, placed[0]["way"])
+
+    @property
     def seconds(self) -> float:
         """How long an episode of it takes about, s."""
         return sum(_seconds(phase) for phase in self.phases) + 0.5
@@ -162,11 +170,17 @@ class Sentence:
             begin = end if reached else last
         return metrics | ({"parts_done": float(done)} if len(self.phases) > 1 else {}) | stood
 
+    def fallen(self, now: Readout, first: Readout) -> np.ndarray:
+        """Return whether [..., T] the body is low or tilted at steps [..., T] of episodes that begin with `first`."""
+        name = self.of.name
+        high, height = np.asarray(first.height(name)), np.asarray(now.height(name))
+        up, upright = first.upright.rot(name)[..., 2, :], now.upright.rot(name)[..., 2, :]
+        level = np.einsum("...tj,...j->...t", upright, up)  # cosine of the tilt from the start
+        return (height < self.lowest * high[..., None]) | (level < _TILTED)
+
     def _stood(self, read: Readout, time: np.ndarray) -> tuple[Metrics, int]:
         """Return the measures of balance and the last step before the body has fallen."""
-        height, rot = np.asarray(read.height(self.of.name)), read.upright.rot(self.of.name)
-        level = np.einsum("tij,ij->ti", rot, rot[0])[:, 2]  # cosine of the tilt from the start
-        down = np.flatnonzero((height < self.lowest * height[0]) | (level < _TILTED))
+        down = np.flatnonzero(self.fallen(read, read.initial))
         last = int(down[0]) if len(down) else len(time) - 1
         stood = {"upright_fraction": _share(time, last), "fell": float(last < len(time) - 1)}
         return stood | ({"time_to_fall_s": float(time[last] - time[0])} if stood["fell"] else {}), last

@@ -8,19 +8,20 @@ from dataclasses import replace
 import numpy as np
 
 from movlr_jax._util.quantities import quantity
+from movlr_jax.errors import UserError
 from movlr_jax.models.hands import Fingers
 from movlr_jax.models.names import side_of
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import JOINTS, Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase
-from movlr_jax.tasks.words.scene import floats
+from movlr_jax.tasks.words.scene import TOUCH, floats
 
 UPRIGHT = ("upright", "vertical", "vertically", "balanced")
 LEVEL = ("level", "horizontal", "horizontally")
 _HIGH, _LOWERED = ("up", "raised", "lifted", "overhead"), ("down", "lowered")
 GROUND = {"on": "on the ground", "off": "raised", "from": "raised"}  # of a part that is kept on or off the ground
-BENT, STRAIGHT = ("bent", "flexed"), ("straight", "straightened", "stiff", "locked", "extended")
+BENT, STRAIGHT = ("bent", "flexed", "curled"), ("straight", "straightened", "stiff", "locked", "extended")
 _OPEN, _CLOSED = ("open", *STRAIGHT), ("closed", *BENT)  # of fingers
 _ASIDE = ("sideways", "to side", "aside")
 _ARMS, _RISES = ("arm", "hand", "palm", "forearm"), 0.2  # share of the way to straight up by which they are raised
@@ -220,7 +221,8 @@ def placed(ctx: Context, phrase: Phrase, parts: Sequence[Part]) -> list[Clause]:
         return [ctx.clause(c.above, part=part, other=place, amount=0.0) for part, place in pairs]
     if prep.type in ("TO", "ON"):
         on = [prep.startswith("on") and not scene.own(part) and not scene.own(place) for part, place in pairs]
-        return [(over if lies else near)(ctx, *pair) for pair, lies in zip(pairs, on, strict=True)]
+        at = [touches if scene.own(part) and not scene.own(to) and scene.fixed(to) else near for part, to in pairs]
+        return [over(ctx, *pair) if lies else way(ctx, *pair) for pair, lies, way in zip(pairs, on, at, strict=True)]
     sign, amount, up = 1 if prep.type == "ABOVE" else -1, phrase.number("distance"), np.asarray(scene.of.up)
     if not all(scene.own(place) for _, place in places):
         return [over(ctx, part, place, sign, amount) for part, place in pairs]
@@ -254,3 +256,13 @@ def paired(parts: Sequence[Part], others: Sequence[Part]) -> list[tuple[Part, Pa
 def near(ctx: Context, part: Part, other: Part) -> Clause:
     """Return that a part touches another one."""
     return ctx.clause(c.near, part=part, other=other, within=ctx.scene.touching(part, other))
+
+
+def touches(ctx: Context, part: Part, thing: Part) -> Clause:
+    """Return that a part touches a thing, by their surfaces if they are known."""
+    clause, surface = near(ctx, part, thing), ctx.scene.surface_of(part)
+    try:
+        shapes = surface, *ctx.scene.extent(thing)
+    except UserError:
+        return clause
+    return clause.but(part=ctx.scene.grip(part), within=TOUCH, shapes=shapes) if surface else clause

@@ -197,7 +197,10 @@ def _turn(ctx: Context, phrase: Phrase) -> list[Clause]:
     here = _here(ctx, phrase)
     if (axis := phrase.one("axis")) and str(axis.children[-1])[0] not in "vz":
         raise phrase.unread(axis)
-    spins, slot = phrase.verb in ("spin", "rotate", "pivot"), phrase.one("part_turn")
+    spins, slot = phrase.verb in ("spin", "rotate", "pivot"), None
+    if spins and len([slot for slot in phrase.left if slot.data == "part_turn"]) > 1:  # "spin around one full turn"
+        phrase.left = [slot for slot in phrase.left if str(slot.children[-1]) not in ("around", "round")]
+    slot = phrase.one("part_turn")
     part = str(slot.children[-1]).split()[0] if slot else ""
     by_part = part and not (spins and part in ("around", "round"))
     angle = _PART_TURNS[part] if by_part else phrase.number("angle")

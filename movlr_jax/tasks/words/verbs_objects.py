@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from movlr_jax.errors import UserError
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import Between, Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase
 from movlr_jax.tasks.words.scene import TOUCH, floats
-from movlr_jax.tasks.words.states import FORMS, free_of, joint, near, paired, placed, points, raised
+from movlr_jax.tasks.words.states import FORMS, free_of, joint, near, paired, placed, points, raised, touches
 
-_MOVES_JOINTS = ("move", "bring", "carry", "pull", "drag")
+_MOVES_JOINTS = ("move", "bring", "carry", "pull", "drag", "set")
 _PUTS = ("put", "place", "set", "stack")
 _AWAY = 0.05  # m between the surfaces of a hand and what it has released
 _IN_JAWS = 0.5  # share of the distance at which a thing touches a gripper, at which it is between its jaws
@@ -29,7 +28,7 @@ def approach(
     fingers = ctx.scene.fingers() if grips else ()
     hands = [ctx.scene.grip(hand) for hand in hands] if fingers else hands
     at = [
-        (_touches if once else near)(ctx, hand, thing).but(must=must or once, once=once)
+        (touches if once else near)(ctx, hand, thing).but(must=must or once, once=once)
         for thing in things for hand in hands if hand.place != thing.place
     ]  # fmt: skip
     if not fingers:
@@ -46,7 +45,8 @@ def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
     things, tools = ctx.things(phrase), ctx.tools(phrase)
     if not things and tools and (way := phrase.way()):
         return points(ctx, tools, way)
-    things = things or [part for _, part in ctx.places(phrase, "TO")]
+    if places := [part for _, part in ctx.places(phrase, "TO")]:
+        tools, things = tools or things, places  # "touch the thumb to the ring finger"
     if not things:
         raise phrase.no("needs what to touch")
     phrase.take("here")
@@ -54,20 +54,10 @@ def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
     if not hands:
         raise phrase.no("needs the part that touches, as in touch the head with the right hand")
     if len(things) > 1:  # "touch your toes": each with the hand of its side
-        return [_touches(ctx, hand, thing) for hand, thing in paired(tools or ctx.scene.hands, things)]
+        return [touches(ctx, hand, thing) for hand, thing in paired(tools or ctx.scene.hands, things)]
     ctx.last = hands if all(map(ctx.scene.own, things)) else things
     objects = not tools and not any(map(ctx.scene.own, things))
-    return [_touches(ctx, hand, thing).but(any_part=objects) for hand in hands for thing in things]
-
-
-def _touches(ctx: Context, part: Part, thing: Part) -> Clause:
-    """Return that a part touches a thing, by their surfaces if they are known."""
-    clause, surface = near(ctx, part, thing), ctx.scene.surface_of(part)
-    try:
-        shapes = surface, *ctx.scene.extent(thing)
-    except UserError:
-        return clause
-    return clause.but(part=ctx.scene.grip(part), within=TOUCH, shapes=shapes) if surface else clause
+    return [touches(ctx, hand, thing).but(any_part=objects) for hand in hands for thing in things]
 
 
 def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -162,7 +152,7 @@ def _kick(ctx: Context, phrase: Phrase) -> list[Clause]:
     word, distance = phrase.way(), phrase.number("distance")
     way, made = floats(ctx.along(word)) if word else None, list[Clause]()
     for thing in things:
-        made += [_touches(ctx, foot, ctx.movable(thing)).but(must=named, once=named) for foot in feet]
+        made += [touches(ctx, foot, ctx.movable(thing)).but(must=named, once=named) for foot in feet]
         kicked = f"is kicked {FORMS.get(word, word)}".strip()
         made.append(ctx.clause(c.shifted, part=thing, way=way, amount=distance, word=kicked))
     return made
