@@ -278,8 +278,12 @@ def _inertia(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:
     data.qpos[:] = posture
     mujoco.mj_forward(model, data)
     mujoco.mj_fullM(model, data, full)
-    dof = model.jnt_dofadr[np.maximum(model.actuator_trnid[:, 0], 0)]
-    return np.where(motors(model), np.diag(full)[dof], 0.0)
+    return np.where(motors(model), np.diag(full)[model.jnt_dofadr[_joints(model)]], 0.0)
+
+
+def _joints(model: mujoco.MjModel) -> np.ndarray:
+    """Return [nu] the joint of each actuator; any of an actuator that drives none, as a muscle."""
+    return np.where(of_joints(model), model.actuator_trnid[:, 0], 0)
 
 
 def _sag(model: mujoco.MjModel, which: np.ndarray, posture: np.ndarray) -> np.ndarray:
@@ -288,5 +292,5 @@ def _sag(model: mujoco.MjModel, which: np.ndarray, posture: np.ndarray) -> np.nd
     data.qpos[:] = posture
     with quiet():
         mujoco.mj_step(model, data, nstep=round(_HOLD_S / model.opt.timestep))
-    at = model.jnt_qposadr[np.maximum(model.actuator_trnid[:, 0], 0)]
+    at = model.jnt_qposadr[_joints(model)]
     return np.where(which, np.abs(data.qpos[at] - posture[at]), 0.0)

@@ -9,7 +9,7 @@ from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.world import box_corners, lowest, world_of
 from movlr_jax.models.actuators import servo_controls
 from movlr_jax.models.derived import above, base_joints, solid_of
-from movlr_jax.models.motors import TargetSettings, gains, targetable, with_targets
+from movlr_jax.models.motors import TargetSettings, gains, of_joints, targetable, with_targets
 from movlr_jax.models.spec import quiet
 
 _LEGS = 3  # at least; a body on two would have to balance
@@ -30,7 +30,8 @@ def stood(at: mujoco.MjData, root: str, keyframe: bool) -> str:
     """
     model, body = at.model, at.model.body(root).id
     free = [j for j in base_joints(model, body) if model.jnt_type[j] == mujoco.mjtJoint.mjJNT_FREE]
-    legs = _legs(model, body) if free else []
+    driven = {*model.actuator_trnid[of_joints(model), 0]}  # muscles hold no posture by themselves
+    legs = [leg for leg in (_legs(model, body) if free else []) if driven & {*leg[1]}]
     tangled = keyframe and _overlap(at, body) > _TANGLED
     if len(legs) < _LEGS or (keyframe and not tangled) or (not tangled and _stands(at, body, legs)):
         return ""

@@ -50,3 +50,15 @@ def test_a_keyframe_stays_unless_it_is_entangled():
 def test_a_body_that_stands_stays_as_it_is():
     task = task_of(QUADRUPED)
     np.testing.assert_allclose(task.start(np.random.default_rng(0), 1)[0][0][7:19], 0.0, atol=0.1)
+
+
+def test_a_body_with_more_muscles_than_joints_stays_as_it_is():
+    """Muscles act on tendons, whose numbers are no joints; they hold no posture, so its start is that of its file."""
+    sites = "".join(f'<site name="at{i}" pos="0 0 {0.05 * i}"/>' for i in range(2))
+    tendons = "".join(f'<spatial name="t{i}"><site site="at{i % 2}"/><site site="toe"/></spatial>' for i in range(20))
+    muscles = "".join(f'<muscle name="m{i}" tendon="t{i}" lengthrange=".01 1"/>' for i in range(20))
+    text = SPRAWLED[: SPRAWLED.index("<actuator>")].replace('<geom type="box"', f'{sites}<geom type="box"', 1)
+    text = text.replace('<body name="FL_foot"', '<site name="toe"/><body name="FL_foot"')
+    task = task_of(f"{text}<tendon>{tendons}</tendon><actuator>{muscles}</actuator></mujoco>")
+    np.testing.assert_allclose(task.start(np.random.default_rng(0), 1)[0][0][7:19], 0.0, atol=0.1)
+    assert not any("stands on its" in line for line in task.origin.warnings)
