@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Observe = Callable[[Step], jax.Array]  # observation [no] of one simulation
 _LEAST_REACH = 1e-3  # rad
+_OFF = 0.5  # m, bound of the observed distance from a line
 _LEAST = 0.02  # smallest resting excitation of a muscle, so that a policy can also decrease it
 
 
@@ -65,7 +66,6 @@ class ActionSpace:
     targets: Targets | None = None  # if actions are target angles
     # [nu] controls that hold the start posture, of a `model` with other actuators than the task
     rest: np.ndarray | None = None
-    action: Callable[[jax.Array], jax.Array] | None = None  # controls [nu] -> action [size], where it is known
     # of a `model` whose motors are servos: how their forces become the controls of the task
     joints: JointTargets | None = None
 
@@ -82,15 +82,20 @@ def observation(
     goals: Mapping[str, Array],
     what: Sequence[str],
     more: Mapping[str, Observe] | None = None,
+    aside: np.ndarray | None = None,
 ) -> Observe:
     """Return a function that concatenates the observations named in `what` to one vector [no].
 
     qpos, qvel, act, prev_action; touch: forces in body weights; goal: the goals of the task and, for each
     `<thing>_pos`, the vector from the thing to it. If the task has a heading, the horizontal position of a floating
-    base is omitted, since the task is the same anywhere on the ground. If it has a stride frequency, goal includes
-    sine and cosine of the gait phase. more: further observations by name.
+    base is omitted, since the task is the same anywhere on the ground; of a travel without an end, all of it but
+    how far to the left it is, along `aside` [3]. If it has a stride frequency, goal includes sine and cosine of the
+    gait phase. more: further observations by name.
     """
-    kept = np.setdiff1d(np.arange(model.nq), travel(model) if "heading" in goals else [])
+    ground = travel(model) if "heading" in goals or aside is not None else {}
+    kept, addresses = np.setdiff1d(np.arange(model.nq), list(ground)), np.array(list(ground), int)
+    left = np.array([axis @ aside for axis in ground.values()]) if aside is not None else np.zeros(0)
+    strays = np.abs(left).max(initial=0.0) > 0.5
     weight = max(float(model.body_mass.sum()) * float(np.linalg.norm(model.opt.gravity)), 1.0)
     parts = [np.array(addresses) for addresses in layout.touch.values()]
     aims = {name: jnp.asarray(value, jnp.float32) for name, value in goals.items()}
@@ -108,7 +113,10 @@ def observation(
 
     def observe(view: Step) -> jax.Array:
         pieces = {
-            "qpos": lambda: [view.qpos[kept]],
+            "qpos": lambda: [
+                view.qpos[kept],
+                *([jnp.clip(view.qpos[addresses] @ left, -_OFF, _OFF)[None]] if strays else []),
+            ],
             "qvel": lambda: [view.qvel],
             "act": lambda: [view.act],
             "touch": lambda: [view.sensors[part].sum()[None] / weight for part in parts],
@@ -130,19 +138,19 @@ def observation(
     return observe
 
 
-def travel(model: mujoco.MjModel) -> list[int]:
-    """Return the qpos addresses of the horizontal position of floating bases (free joints, slides of bases)."""
-    addresses: list[int] = []
+def travel(model: mujoco.MjModel) -> dict[int, np.ndarray]:
+    """Return the qpos addresses and axes [3] of the horizontal position of floating bases (free joints, slides)."""
+    addresses: dict[int, np.ndarray] = {}
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     up = up_of(model, data)
     for j in range(model.njnt):
         kind, at = model.jnt_type[j], int(model.jnt_qposadr[j])
         if kind == mujoco.mjtJoint.mjJNT_FREE:
-            addresses += [at + i for i in range(3) if abs(up[i]) < 0.5]
+            addresses |= {at + i: np.eye(3)[i] for i in range(3) if abs(up[i]) < 0.5}
         slide = kind == mujoco.mjtJoint.mjJNT_SLIDE and on_base(model, int(model.jnt_bodyid[j]))
         if slide and abs(data.xaxis[j] @ up) < 0.5:
-            addresses.append(at)
+            addresses[at] = data.xaxis[j].copy()
     return addresses
 
 
@@ -163,9 +171,8 @@ def planned(task: Task, settings: TargetSettings) -> ActionSpace:
     low, high, _ = target_box(model, posture, resting, settings.reach)
     rest = np.clip(with_load(model, posture, resting)(posture), low, high)
     down, up = np.maximum(rest - low, _LEAST_REACH), np.maximum(high - rest, _LEAST_REACH)
-
-    around, action = _around(rest, down, up, low, high), _shares(rest, down, up)
-    return ActionSpace(model, model.nu, around, {"action": "targets of plans"}, action=action, joints=targets)
+    around = _around(rest, down, up, low, high)
+    return ActionSpace(model, model.nu, around, {"action": "targets of plans"}, joints=targets)
 
 
 def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSpace:

@@ -26,7 +26,8 @@ def observation(config: PolicyConfig, task: Task, qpos: np.ndarray) -> spaces.Ob
         more["gait"] = gait_view(task, qpos)
     if "joints" in config.observe:
         more["joints"] = joint_view(task.model, qpos, config.joints)
-    return spaces.observation(task.model, task.layout, task.goals, config.observe, more)
+    aside = task.scoring.motion.aside if task.scoring.motion else None
+    return spaces.observation(task.model, task.layout, task.goals, config.observe, more, aside)
 
 
 def action_space(config: PpoSettings, task: Task, starts: Starts) -> spaces.ActionSpace:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -37,8 +37,11 @@ from movlr_jax.physics.base import Physics
 from movlr_jax.physics.memory import out_of_memory
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.tasks import Task
+from movlr_jax.tasks.readout import Readout
 from movlr_jax.types import Array, Progress, Replaceable, SimState, Step, Trajectory
 
+_POOR = 0.05  # quantile of the rewards of a batch that a body gets which has fallen
+_LONGEST = 0.999  # discount above which the time after a fall counts no more
 _TABLE = 4096  # episodes of one simulation before its start states repeat
 _SUMMARIES = 8  # progress messages per training, at least
 _EVERY = 25  # control steps of an evaluation between two checks whether all episodes have ended
@@ -71,9 +74,7 @@ class Segment:
 class FirstPolicy(Protocol):
     """Teaches a learner with random weights before the training."""
 
-    per_program: ClassVar[bool]  # whether what is taught depends on the program
-
-    def __call__(self, ppo: PpoTrainer, learner: Learner, key: jax.Array, program: Any) -> Learner: ...
+    def __call__(self, ppo: PpoTrainer, learner: Learner, key: jax.Array) -> Learner: ...
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,9 @@ class PpoTrainer:
         # a second program, whose reward is recorded beside each candidate's own; nothing is trained on it
         self.yardstick: RewardProgram | None = None
         self.limit = max(1, round(task.episode_s / physics.ctrl_dt))  # control steps of an episode
+        # a fall ends an episode of a sentence in training, where it should stay on its feet
+        motion = task.scoring.motion
+        self.falls = motion if motion and motion.balance and task.course.over is None else None
         pool = physics.start(*agent.starts)
         if agent.times is not None:
             pool = pool.replace(time=np.asarray(agent.times, np.asarray(pool.time).dtype))
@@ -160,7 +164,7 @@ class PpoTrainer:
         begin_key, key = split(key, 2)
         recorder = CurveRecorder(programs, self.config.batch, self.physics.ctrl_dt)
         with Training(folder, programs, self.config, key) as training:
-            state = training.restored(self.begin(k, begin_key, teach=not training.begun, programs=programs), recorder)
+            state = training.restored(self.begin(k, begin_key, teach=not training.begun), recorder)
             if progress:
                 progress(recorder.batches, self.config.batches)
             told = time.monotonic()
@@ -189,9 +193,7 @@ class PpoTrainer:
                 save_policy(folder / f"policy_k{i:02d}.npz", one, self.config, self._acting)
         return TrainedControllers(self, state[0], recorder.curves)
 
-    def begin(
-        self, k: int, key: jax.Array, teach: bool = True, programs: Sequence[RewardProgram] = ()
-    ) -> tuple[Learner, Fleet]:
+    def begin(self, k: int, key: jax.Array, teach: bool = True) -> tuple[Learner, Fleet]:
         """Return K learners, with observation statistics of their first steps, and simulations at start states.
 
         They are equal; given the keys [R] of R trainings, learner k is that of key k % R if its weights are random.
@@ -202,9 +204,7 @@ class PpoTrainer:
         if self.config.init:
             each = [load_policy(self.config.init, each[0])]
         elif self.first is not None and teach:
-            first, one = self.first, first_key[0] if key.ndim else first_key
-            taught = programs if first.per_program else [None]
-            each = [first(self, each[i % len(each)], one, program) for i, program in enumerate(taught)]
+            each = [self.first(self, each[0], first_key[0] if key.ndim else first_key)]
         learners = jax.tree.map(lambda *x: np.stack([np.asarray(x[i % len(x)]) for i in range(k)]), *each)
         fleet = self.fleet(k * self.config.envs)
         if self.ages is not None:
@@ -232,6 +232,8 @@ class PpoTrainer:
             segment, fleet = self.collect(params, fleet, segment_key, k)
             segments.append(segment)
         fleet, rewards = self.relabel(programs, segments, fleet, recorder)
+        if self.falls is not None:
+            rewards = self._lasting(rewards, segments, k)
         learners, measures = self._update(learners, self.batch(segments, rewards, k), update_key)
         recorder.learned(jax.tree.map(np.asarray, measures))
         return learners, fleet
@@ -249,6 +251,8 @@ class PpoTrainer:
         over = np.zeros(done.actions.shape[:2], bool)
         if self.task.course.over is not None:
             over = np.asarray(self.task.course.over(done.steps, fleet.initial))
+        elif self.falls is not None:
+            over = self.falls.fallen(*(Readout(self.task.layout, steps) for steps in (done.steps, fleet.initial)))
         late = fleet.age[:, None] + np.arange(1, steps + 1) >= self.limit
         ends = over | late
         last = np.where(ends.any(axis=1), ends.argmax(axis=1), steps - 1)
@@ -286,6 +290,18 @@ class PpoTrainer:
             recorder.compared(self.scorer([self.yardstick] * k, *states), valid)
         recorder.scored(scores, valid)
         return fleet.replace(reward=total, steps=steps), rewards
+
+    def _lasting(self, rewards: np.ndarray, segments: Sequence[Segment], k: int) -> np.ndarray:
+        """Return the rewards [M, B, T], at a fall also of the time after it, as the poorest of the program.
+
+        Whether a reward is above or below 0 would else decide whether to fall is good.
+        """
+        valid, over = (np.stack([getattr(p, name) for p in segments]) for name in ("valid", "terminated"))
+        every, known = (np.stack([by_candidate(x, k) for x in of], axis=1) for of in (rewards, valid))  # [K, M, N, T]
+        poor = [np.quantile(mine[of], _POOR) if of.any() else 0.0 for mine, of in zip(every, known, strict=True)]
+        discount = min(self.config.update.discount, _LONGEST)
+        after = discount / (1.0 - discount)
+        return rewards + after * np.repeat(poor, rewards.shape[1] // k)[None, :, None].astype(np.float32) * over
 
     def batch(self, segments: Sequence[Segment], rewards: np.ndarray, k: int) -> Batch:
         """Return the data of the K candidates, [K, R, ...] with R = M x N."""
