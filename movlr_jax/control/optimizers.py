@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from math import ceil
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from movlr_jax.control.base import Optimizer
-from movlr_jax.control.build import build_planner, close
+from movlr_jax.control.build import build_planner
 from movlr_jax.control.ppo.config import REFERENCE
 from movlr_jax.control.settings import Mpc2Settings, MppiSettings, PpoSettings, Say
 from movlr_jax.control.suited import facts_of, suited
 
 if TYPE_CHECKING:
-    from movlr_jax.control.mpc.planner import Planner
     from movlr_jax.tasks import Task
 
 
@@ -49,18 +45,7 @@ class Ppo(PpoSettings):
     def build(self, task: Task, physics: str, say: Say) -> Optimizer:
         from movlr_jax.control.ppo.build import build_ppo  # Brax takes seconds to import
 
-        @contextmanager
-        def planner() -> Iterator[Planner]:
-            config = Mppi(ctrl_dt=self.ctrl_dt, sim_dt=self.sim_dt).suited(task)
-            # a whole number of steps of plans in a control step
-            config = replace(config, plan_dt=self.ctrl_dt / ceil(self.ctrl_dt / config.plan_dt))
-            made = build_planner(config, task, say=say)
-            try:
-                yield made
-            finally:
-                close(made)
-
-        return build_ppo(self, task, physics, say, planner)
+        return build_ppo(self, task, physics, say)
 
     def acting(self, task: Task) -> Task:
         return _acting(self, task, self.ppo.init, self.action, "optimizer.ppo.init")

@@ -46,11 +46,11 @@ from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import measured
 
 _FRESH = 10_000  # first seed of the start states of an evaluation, far from those of trainings
-_STEPS = 1_000_000  # control steps of a training from a sentence
-# and how it begins, where a planner can show it
-_IMITATE = Stage("imitate", {"optimizer.ppo.teacher": "planner", "optimizer.ppo.teach_steps": 12_000, STEPS: 1})
+_STEPS, _ROUNDS = 500_000, 6  # control steps of a round of a training for a task, and rounds at most
+_EXPLORES = {"optimizer.ppo.target_kl": 0.01, "optimizer.ppo.entropy": 0.005}
+_SETTLES = {**_EXPLORES, "optimizer.ppo.entropy": -0.01}  # the policy gets used to acting without noise
 _AS_PLANNED = {"optimizer.ppo.action": "targets", "optimizer.ppo.noise": 0.3}
-_SEEN, _CHOICE = 20_000, 8  # first seed and number of the trials that choose between two policies
+_SEEN, _CHOICE = 20_000, 8  # first seed and number of the trials that say whether a policy is good enough
 
 
 def train(
@@ -77,16 +77,8 @@ def train(
 def _train(recipe: Recipe, settings: Sequence[str], seed: int, starts: int, root: Path) -> dict[str, Any]:
     reporter, clock = Reporter(), _Clock(recipe.stages)
     policy: Path | None = None
-    for number, stage in enumerate(recipe.stages):
-        folder = root / "stages" / f"{number:02d}_{stage.name}"
-        config = compose([*recipe.overrides(stage, policy, settings), f"seed={seed}"])
-        _same_settings(folder, config, _contents(config, policy))
-        if not (folder / POLICY).exists():
-            reporter.say(f"stage {number + 1} of {len(recipe.stages)}: {stage.name}{clock.left(number)}")
-            key = jax.random.fold_in(jax.random.key(seed), number)
-            _run(config, folder, key, reporter)
-            clock.ran(stage)
-        policy = folder / POLICY
+    for number in range(len(recipe.stages)):
+        policy = _staged(recipe, number, policy, settings, seed, root, clock, reporter)
     assert policy is not None
     write(root / "policy.npz", policy.read_bytes())
     draw_curves(root)
@@ -99,13 +91,36 @@ def _train(recipe: Recipe, settings: Sequence[str], seed: int, starts: int, root
     return result
 
 
+def _staged(
+    recipe: Recipe,
+    number: int,
+    begin: Path | None,
+    settings: Sequence[str],
+    seed: int,
+    root: Path,
+    clock: _Clock,
+    reporter: Reporter,
+) -> Path:
+    """Train a stage that begins with the policy `begin`, unless it has been trained. Return its policy."""
+    stage = recipe.stages[number]
+    folder = root / "stages" / f"{number:02d}_{stage.name}"
+    config = compose([*recipe.overrides(stage, begin, settings), f"seed={seed}"])
+    _same_settings(folder, config, _contents(config, begin))
+    if not (folder / POLICY).exists():
+        reporter.say(f"stage {number + 1} of {len(recipe.stages)}: {stage.name}{clock.left(number)}")
+        _run(config, folder, jax.random.fold_in(jax.random.key(seed), number), reporter)
+        clock.ran(stage)
+    return folder / POLICY
+
+
 def train_task(
     settings: Sequence[str], *, seed: int = 0, starts: int = 8, root: Path | None = None
 ) -> dict[str, Any]:
     """Train a policy for any task, or continue such a training, confirm it from fresh starts and film it.
 
-    Where a planner of joint targets can move the body, the policy first imitates it, and the better of the policies
-    before and after the training is kept, by trials from other starts than those that confirm it.
+    Unless a number of control steps is given, it is trained in rounds, until all of 8 trials succeed. Where they do
+    only with the noise of the training, it is trained on with less and less noise. The best policy of all rounds is
+    kept, by trials from other starts than those that confirm it.
 
     Args:
         settings: As on the command line, such as `model=hopper.xml` and `instruction="hop forward"`. The reward is
@@ -120,17 +135,16 @@ def train_task(
     config, set_steps = compose(given), any(word.startswith(f"{STEPS}=") for word in settings)
     if not isinstance(config.optimizer, PpoSettings):
         raise UserError(f"optimizer={config.optimizer.name} trains nothing; give optimizer=ppo or optimizer=dynsyn")
-    steps, task = config.optimizer.ppo.env_steps if set_steps else _STEPS, task_of(config)
-    given = [word for word in given if not word.startswith(f"{STEPS}=")]
-    own = tuple(f"optimizer.ppo.{name}=" for name in ("action", "teacher", "init"))
-    taught = _plannable(task) and not any(word.startswith(own) for word in given)
-    stages = (*([_IMITATE] if taught else []), Stage("train", {STEPS: steps}))
-    recipe = Recipe(task.name, _AS_PLANNED if taught else {}, stages, {})
+    task, stages = task_of(config), [Stage("train", {STEPS: _STEPS, **_EXPLORES})] * _ROUNDS
+    stages = [*stages, Stage("settle", {STEPS: _STEPS, **_SETTLES})]
+    if set_steps:
+        stages = [Stage("train", {STEPS: config.optimizer.ppo.env_steps, **_EXPLORES})]
+        given = [word for word in given if not word.startswith(f"{STEPS}=")]
+    own = any(word.startswith(("optimizer.ppo.action=", "optimizer.ppo.init=")) for word in given)
+    recipe = Recipe(task.name, _AS_PLANNED if _plannable(task) and not own else {}, stages, {})
     root, reporter = root or Path(f"runs/train/{recipe.name}/seed{seed}"), Reporter()
     with locked(root):
-        policy = Path(_train(recipe, given, seed, 0, root)["policy"])
-        if taught:
-            write(policy, _better(recipe, given, root, reporter).read_bytes())
+        policy = _best_policy(recipe, given, seed, root, reporter)
     acting, result = [*recipe.evaluation(policy, given), f"run_dir={root}"], {}
     if starts:
         reporter.say(f"the policy runs from {starts} fresh starts")
@@ -143,19 +157,39 @@ def train_task(
     return result | {"policy": str(policy)}
 
 
-def _better(recipe: Recipe, given: Sequence[str], root: Path, reporter: Reporter) -> Path:
-    """Return the policy of the stage that does best in some trials: a training may unlearn what was taught."""
-    found = []
-    for number, stage in enumerate(recipe.stages):
-        policy = root / "stages" / f"{number:02d}_{stage.name}" / POLICY
-        setup = prepared(compose(recipe.evaluation(policy, given)), Reporter(Console(quiet=True)))
-        (trials,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], range(_SEEN, _SEEN + _CHOICE))
-        close(setup.optimizer)
-        claim = claim_of(setup.task.scoring.motion, trials)
-        reporter.say(f"the policy of stage {stage.name}: {claim.text()}")
-        faults, scores = zip(*(merit(setup.task, trial) for trial in trials), strict=True)
-        found.append(((claim.successes or 0, sum(faults), sum(scores)), policy))
-    return max(found)[1]
+def _best_policy(recipe: Recipe, given: Sequence[str], seed: int, root: Path, reporter: Reporter) -> Path:
+    """Train the rounds of `train_task`. Return the file of the best policy."""
+    clock, last, found = (
+        _Clock(recipe.stages, len(recipe.stages) == 1),
+        len(recipe.stages) - 1,
+        list[tuple[tuple[float, ...], Path]](),
+    )
+    policy, number = None, 0
+    while number <= last:
+        policy = _staged(recipe, number, policy, given, seed, root, clock, reporter)
+        if not last:
+            found = [((), policy)]
+            break
+        found.append((_tried(recipe, policy, given, reporter), policy))
+        if found[-1][0][0] == _CHOICE:
+            break
+        if number < last and _tried(recipe, policy, [*given, "optimizer.ppo.acts=sample"], reporter)[0] == _CHOICE:
+            number = last - 1
+        number += 1
+    write(root / "policy.npz", max(found)[1].read_bytes())
+    draw_curves(root)
+    return root / "policy.npz"
+
+
+def _tried(recipe: Recipe, policy: Path, given: Sequence[str], reporter: Reporter) -> tuple[float, ...]:
+    """Return what a policy comes to in some trials, its successes first."""
+    setup = prepared(compose(recipe.evaluation(policy, given)), Reporter(Console(quiet=True)))
+    (trials,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], range(_SEEN, _SEEN + _CHOICE))
+    close(setup.optimizer)
+    claim, sampled = claim_of(setup.task.scoring.motion, trials), "optimizer.ppo.acts=sample" in given
+    reporter.say(f"{'with the noise of the training' if sampled else policy.parent.name}: {claim.text()}")
+    faults, scores = zip(*(merit(setup.task, trial) for trial in trials), strict=True)
+    return float(claim.successes or 0), float(sum(faults)), float(sum(scores))
 
 
 def _plannable(task: Task) -> bool:
@@ -167,13 +201,11 @@ def _plannable(task: Task) -> bool:
 class _Clock:
     """Estimates the time that the stages still take."""
 
-    def __init__(self, stages: Sequence[Stage]):
-        self._stages, self._steps, self._begun, self._s = stages, 0, time.monotonic(), 0.0
+    def __init__(self, stages: Sequence[Stage], all_of_them: bool = True):
+        self._stages, self._most = stages, "" if all_of_them else "at most "
+        self._steps, self._begun, self._s = 0, time.monotonic(), 0.0
 
     def ran(self, stage: Stage) -> None:
-        if "optimizer.ppo.teacher" in stage.settings:  # it took longer than its steps say
-            self._begun = time.monotonic()
-            return
         self._steps += stage.steps
         self._s = time.monotonic() - self._begun
 
@@ -181,8 +213,8 @@ class _Clock:
         """Return the time left before stage `number`, in words; empty while there is nothing to judge it by."""
         steps = sum(stage.steps for stage in self._stages[number:])
         if not self._steps:
-            return f", {steps:,} control steps to go"
-        return f", {steps:,} control steps to go, about {self._s / self._steps * steps / 60:.0f} min"
+            return f", {self._most}{steps:,} control steps to go"
+        return f", {self._most}{steps:,} control steps to go, about {self._s / self._steps * steps / 60:.0f} min"
 
 
 def _contents(config: Config, policy: Path | None) -> dict[str, str]:

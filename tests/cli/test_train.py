@@ -14,6 +14,7 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 from cli_cases import SUPPORT, Mistake
 
 from movlr_jax.cli.train import main as train
+from movlr_jax.engine import train as engine
 from movlr_jax.models import model_adapter
 from movlr_jax.storage.layout import POLICY
 
@@ -111,6 +112,25 @@ def test_policy_of_a_task_is_trained_confirmed_and_exported(tmp_path: Path, capf
     assert "stage 1 of 1" not in capfd.readouterr().err, "what is trained is not trained again"
     assert "train needs a task or a recipe" in mistake(train)
     assert "optimizer=mppi trains nothing" in mistake(train, *command[:1], "optimizer=mppi")
+
+
+def test_policy_is_trained_in_rounds_until_all_trials_succeed(tmp_path: Path, capfd, monkeypatch):
+    """The foot of the tiny task is not lifted within 80 control steps, so all rounds run and the last one settles."""
+    monkeypatch.setattr(engine, "_STEPS", 40)
+    monkeypatch.setattr(engine, "_ROUNDS", 2)
+    small = [line.strip().replace(": ", "=") for line in RECIPE.splitlines() if line.startswith("  optimizer.ppo")]
+    command = [f"+task={SUPPORT / 'tiny_task.py'}", "episode_s=0.2", *small, f"run_dir={tmp_path}", "starts=0"]
+    assert train(command) == 0
+    err = capfd.readouterr().err
+    assert "stage 1 of 3: train, at most 120 control steps to go" in err
+    assert re.search(r"01_train: 0 of 8 .*\n.*with the noise of the training: 0 of 8 .*\n.*stage 3 of 3: settle", err)
+    settings = [(tmp_path / "stages" / name / "config.yaml").read_text() for name in ("01_train", "02_settle")]
+    assert [re.findall(r"entropy: (.*)", text) for text in settings] == [["0.005"], ["-0.01"]]
+    kept = (tmp_path / "policy.npz").read_bytes()
+    assert kept in [path.read_bytes() for path in tmp_path.glob("stages/*/policy_k00.npz")]
+    assert train(command) == 0
+    assert "stage 1" not in capfd.readouterr().err, "what is trained is not trained again"
+    assert (tmp_path / "policy.npz").read_bytes() == kept
 
 
 @pytest.mark.slow

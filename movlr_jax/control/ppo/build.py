@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,6 @@ import mujoco
 import numpy as np
 
 from movlr_jax._util.settings import changed
-from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.control.mpc.prior import PriorSpace
 from movlr_jax.control.ppo import actions as spaces
 from movlr_jax.control.ppo.config import REFERENCE, PpoConfig
@@ -24,29 +22,30 @@ from movlr_jax.control.ppo.walking.starts import staggered, with_motions, with_s
 from movlr_jax.control.ppo.walking.symmetry import made_networks
 from movlr_jax.control.ppo.walking.teachers import PRIOR, first_policy, reference_teacher
 from movlr_jax.control.settings import Mpc2Settings, PpoSettings
+from movlr_jax.control.targets import posture_of
 from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.models.motors import targetable
 from movlr_jax.physics.choose import choose, planning_physics
 from movlr_jax.physics.domain import draw
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task
 from movlr_jax.types import Step
 
+_NOISE = 0.3  # of the first policy that commands joint targets, unless it is given
 _SEED = 0  # of the start states and the domain randomisation, the same for all searches
 
 
 def build_ppo(
-    config: PpoSettings,
-    task: Task,
-    physics: str = "native",
-    say: Callable[[str], object] = lambda text: None,
-    planner: Callable[[], AbstractContextManager[Planner]] | None = None,
+    config: PpoSettings, task: Task, physics: str = "native", say: Callable[[str], object] = lambda text: None
 ) -> PpoTrainer:
-    """Return PPO for `task`, trained in `physics`; `planner` makes the one that may teach it. Raises UserError.
+    """Return PPO for `task`, trained in `physics`. Raises UserError.
 
     Episodes always run in C MuJoCo, so that policies trained in another engine or with domain randomisation
     (`task.course.ranges`) are evaluated in the reference physics.
     """
     config = replace(config, ppo=shaped(config.ppo, task))
+    if config.action == "auto":
+        config = replace(config, ppo=_with_action(config.ppo, task))
     guidance = config.ppo.guidance
     starts = task.start(np.random.default_rng(_SEED), config.ppo.starts)
     space = action_space(config, task, starts)
@@ -74,7 +73,7 @@ def build_ppo(
     view = jax.tree.map(lambda x: np.asarray(x)[0], sim.start(*starts).step)
     (observations,) = jax.eval_shape(observe, view).shape
     network = made_networks(config.ppo, task, observations, space.size)
-    first = first_policy(config, task, view, space, say, planner)
+    first = first_policy(config, task, view, space, say)
     starts, times = with_motions(config.ppo, task, *with_strides(config.ppo, task, starts))
     agent = Agent(observe, space, network, starts, times, first, staggered if guidance.stagger else None)
     return PpoTrainer(config, task, agent, train, sim, say)
@@ -92,6 +91,17 @@ def shaped(config: PpoConfig, task: Task) -> PpoConfig:
         if name not in planned:
             raise UserError(unknown_name("optimizer.ppo.joints: planned joint", name, planned))
     return changed(config, joints=config.policy.joints or planned)
+
+
+def _with_action(config: PpoConfig, task: Task) -> PpoConfig:
+    """Return `config` with joint targets as actions where motors without servos drive limbs, else controls.
+
+    A policy that has learned controls goes on with them.
+    """
+    limbs = targetable(task.model, posture_of(task)).any()
+    if config.init or task.course.holds_controls or not limbs:
+        return changed(config, action="controls")
+    return changed(config, action="targets", noise=config.update.noise or _NOISE)
 
 
 def prior_space(

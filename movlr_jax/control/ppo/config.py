@@ -15,7 +15,7 @@ from movlr_jax.errors import UserError
 OBSERVED = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
 OBSERVABLE = (*OBSERVED, "gait", "joints")
 ACTIONS = ("auto", "controls", "targets", "pd", "groups", "posture")
-REFERENCE, PLANNER = "reference", "planner"  # as teachers
+REFERENCE = "reference"  # as a teacher
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,10 @@ class PolicyConfig:
 
     observe: tuple[str, ...] = setting(OBSERVED, f"any of {', '.join(OBSERVABLE)}", choices=OBSERVABLE)
     action: str = setting(
-        "auto", "controls (auto), targets (what a planner plans), pd, groups or posture", choices=ACTIONS
+        "auto",
+        "controls, targets (what a planner plans), pd, groups or posture; auto: targets where motors without servos "
+        "drive limbs, else controls",
+        choices=ACTIONS,
     )
     joints: tuple[str, ...] = setting(
         (), "action=posture: commanded joints, the others are held at their start angles; empty: all planned joints"
@@ -84,7 +87,7 @@ class UpdateConfig:
     discount: float = setting(0.98, "per control step", least=0, most=1)
     gae_lambda: float = setting(0.95, "of generalised advantages", least=0, most=1)
     clip: float = setting(0.2, "of the ratio of probabilities", above=0)
-    entropy: float = setting(1e-3, "weight of the entropy", least=0)
+    entropy: float = setting(1e-3, "weight of the entropy; below 0, the policy becomes less random")
     value_loss: float = setting(0.5, "weight of the value loss", least=0)
     max_grad_norm: float = setting(1.0, "0: no clipping", least=0)
     reward_scale: float = setting(1.0, "factor of rewards", above=0)
@@ -92,7 +95,10 @@ class UpdateConfig:
         True, "divide rewards by the root mean square of their discounted returns, since w . r has an arbitrary scale"
     )
     noise: float = setting(
-        0.0, "standard deviation of the first policy's actions before squashing; 0: Brax's default", least=0
+        0.0,
+        "standard deviation of the first policy's actions before squashing; 0: Brax's default, or 0.3 where "
+        "action=auto is targets",
+        least=0,
     )
 
 
@@ -103,8 +109,7 @@ class GuidanceConfig:
     teacher: str = setting(
         "",
         "what the first policy imitates before the training: a policy file, as for init, whose observations may "
-        "differ, `reference` for the recorded motion of the task (reference=...), or `planner` for what a planner "
-        "does under the same program (action=targets)",
+        "differ, or `reference` for the recorded motion of the task (reference=...)",
     )
     teach_steps: int = setting(300_000, "control steps of imitation", least=1)
     assist: float = setting(
@@ -165,7 +170,7 @@ class PpoConfig:
     def files(self) -> dict[str, str | tuple[str, ...]]:
         """Return the names of the files that the settings give, by the name of the setting."""
         given = {"init": self.init, "teacher": self.guidance.teacher, "motions": self.guidance.motions}
-        return {f"ppo.{name}": file for name, file in given.items() if file not in ("", REFERENCE, PLANNER, ())}
+        return {f"ppo.{name}": file for name, file in given.items() if file not in ("", REFERENCE, ())}
 
     def check(self, where: str) -> None:
         """Raise UserError where a policy could not be trained with these settings."""

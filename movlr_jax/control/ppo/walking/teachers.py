@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 import jax
 import mujoco
 import numpy as np
 
-from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.actions import ActionSpace
-from movlr_jax.control.ppo.config import PLANNER, REFERENCE
+from movlr_jax.control.ppo.config import REFERENCE
 from movlr_jax.control.ppo.interface import observation
 from movlr_jax.control.ppo.policy_file import acting_settings, load_policy, other_actions, policy_settings
 from movlr_jax.control.ppo.trainer import FirstPolicy
 from movlr_jax.control.ppo.walking.anticipation import learned_targets
-from movlr_jax.control.ppo.walking.planned import PlannerTeacher
 from movlr_jax.control.ppo.walking.springs import assisted
 from movlr_jax.control.ppo.walking.symmetry import made_networks
 from movlr_jax.control.ppo.walking.teaching import Imitation, ReferenceTeacher, Teacher
@@ -33,21 +30,12 @@ _HUNG, _HELD, _HELD_DT = (0.5, 20.0, 0.005)
 
 
 def first_policy(
-    optimizer: PpoSettings,
-    task: Task,
-    start: Step,
-    space: ActionSpace,
-    say: Callable[[str], object],
-    planner: Callable[[], AbstractContextManager[Planner]] | None = None,
+    optimizer: PpoSettings, task: Task, start: Step, space: ActionSpace, say: Callable[[str], object]
 ) -> FirstPolicy | None:
     """Return what the first policy imitates by the settings, None for nothing. Raises UserError."""
     name, steps = optimizer.ppo.guidance.teacher, optimizer.ppo.guidance.teach_steps
     if not name:
         return None
-    if name == PLANNER:
-        if space.action is None or planner is None:
-            raise UserError(f"{TEACHER}={PLANNER} teaches what plans command; give optimizer.ppo.action=targets, too")
-        return PlannerTeacher(planner, steps, optimizer.ppo.update.noise or 0.3)
     if name == REFERENCE:
         return Imitation(reference_teacher(optimizer, task, start, space, say), steps)
     return Imitation(_trained_teacher(optimizer, task, start, space, say), steps)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,6 @@ from movlr_jax.control.ppo.actions import ActionSpace, Observe
 from movlr_jax.control.ppo.trainer import PpoTrainer
 from movlr_jax.control.ppo.update import Learner
 from movlr_jax.control.ppo.walking.anticipation import at_phase
-from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.types import Array, Step
 
 ROUNDS = 6  # of collecting data and fitting
@@ -113,9 +112,8 @@ class Imitation:
 
     teacher: Teacher | ReferenceTeacher
     steps: int
-    per_program: ClassVar[bool] = False
 
-    def __call__(self, ppo: PpoTrainer, learner: Learner, key: jax.Array, program: RewardProgram | None) -> Learner:
+    def __call__(self, ppo: PpoTrainer, learner: Learner, key: jax.Array) -> Learner:
         config = ppo.config
         policy, fleet = self.teacher.mixed_with(ppo.explore), [ppo.fleet(config.envs)]
         segments = -(-self.steps // (ROUNDS * config.envs * config.unroll))
