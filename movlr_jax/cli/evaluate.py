@@ -21,7 +21,7 @@ def evaluate(config: Config, job: int | None = None) -> int:
     """
     # slow to import, and --help does not need them
     from movlr_jax.engine.description import about_success
-    from movlr_jax.engine.evaluate import default_folder, prepared, run_and_film
+    from movlr_jax.engine.evaluate import about_training, default_folder, prepared, run_and_film
     from movlr_jax.engine.tasks import task_of
     from movlr_jax.sandbox.warm import start_ahead
 
@@ -37,7 +37,7 @@ def evaluate(config: Config, job: int | None = None) -> int:
     if job is not None:
         config = dataclasses.replace(config, run_dir=str(default_folder(task) / str(job)))
     setup = prepared(config, reporter, task=task)
-    for sentence in (about_success(task), *task.origin.warnings):
+    for sentence in (about_training(config), about_success(task), *task.origin.warnings):
         if sentence:
             reporter.say(sentence)
     run_and_film(setup, config.seed, reporter, lambda record: print(json.dumps(record), flush=True))

@@ -118,15 +118,19 @@ def prepared(
         sandbox.close()
     if not verdict.accepted:
         raise UserError(f"reward {origin}: {verdict.message}")
-    notes = list(verdict.notes)
-    if isinstance(config.optimizer, PpoSettings) and not config.optimizer.ppo.env_steps:
-        notes.append(
-            f"nothing is trained (optimizer.ppo.env_steps=0): the policy {config.optimizer.ppo.init} runs unchanged "
-            "and the reward only scores it; give optimizer.ppo.env_steps=1000000 to train it under this reward"
-        )
-    for note in notes:
+    for note in verdict.notes:
         reporter.say(f"note: {note}")
     return EvaluationSetup(config, task, optimizer, verdict, origin, folder, human)
+
+
+def about_training(config: Config) -> str:
+    """Return a sentence if the reward of an evaluation trains nothing, else an empty one."""
+    if not isinstance(config.optimizer, PpoSettings) or config.optimizer.ppo.env_steps:
+        return ""
+    return (
+        f"note: nothing is trained (optimizer.ppo.env_steps=0): the policy {config.optimizer.ppo.init} runs "
+        "unchanged and the reward only scores it; give optimizer.ppo.env_steps=1000000 to train it under this reward"
+    )
 
 
 def default_folder(task: Task) -> Path:

@@ -46,9 +46,10 @@ from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import measured
 
 _FRESH = 10_000  # first seed of the start states of an evaluation, far from those of trainings
-_STEPS, _ROUNDS = 500_000, 6  # control steps of a round of a training for a task, and rounds at most
-_EXPLORES = {"optimizer.ppo.target_kl": 0.01, "optimizer.ppo.entropy": 0.005}
-_SETTLES = {**_EXPLORES, "optimizer.ppo.entropy": -0.01}  # the policy gets used to acting without noise
+_STEPS = 500_000  # control steps of a round of a training for a task
+# its rounds at most: the policy explores, then gets used to acting without noise
+_ROUNDS = {"train": (6, {"optimizer.ppo.entropy": 0.005}), "settle": (2, {"optimizer.ppo.entropy": -0.01})}
+_STEADY = {"optimizer.ppo.target_kl": 0.01}
 _AS_PLANNED = {"optimizer.ppo.action": "targets", "optimizer.ppo.noise": 0.3}
 _SEEN, _CHOICE = 20_000, 8  # first seed and number of the trials that say whether a policy is good enough
 
@@ -118,9 +119,9 @@ def train_task(
 ) -> dict[str, Any]:
     """Train a policy for any task, or continue such a training, confirm it from fresh starts and film it.
 
-    Unless a number of control steps is given, it is trained in rounds, until all of 8 trials succeed. Where they do
-    only with the noise of the training, it is trained on with less and less noise. The best policy of all rounds is
-    kept, by trials from other starts than those that confirm it.
+    Unless a number of control steps is given, it is trained in rounds, until all of 8 trials succeed with the noise
+    of the training, then with less and less noise, until they succeed without. The best policy of all rounds is kept,
+    by trials from other starts than those that confirm it.
 
     Args:
         settings: As on the command line, such as `model=hopper.xml` and `instruction="hop forward"`. The reward is
@@ -135,11 +136,10 @@ def train_task(
     config, set_steps = compose(given), any(word.startswith(f"{STEPS}=") for word in settings)
     if not isinstance(config.optimizer, PpoSettings):
         raise UserError(f"optimizer={config.optimizer.name} trains nothing; give optimizer=ppo or optimizer=dynsyn")
-    task, stages = task_of(config), [Stage("train", {STEPS: _STEPS, **_EXPLORES})] * _ROUNDS
-    stages = [*stages, Stage("settle", {STEPS: _STEPS, **_SETTLES})]
-    if set_steps:
-        stages = [Stage("train", {STEPS: config.optimizer.ppo.env_steps, **_EXPLORES})]
-        given = [word for word in given if not word.startswith(f"{STEPS}=")]
+    task, steps = task_of(config), config.optimizer.ppo.env_steps if set_steps else _STEPS
+    rounds = {"train": (1, _ROUNDS["train"][1])} if set_steps else _ROUNDS
+    stages = [Stage(name, {STEPS: steps, **_STEADY, **how}) for name, (n, how) in rounds.items() for _ in range(n)]
+    given = [word for word in given if not word.startswith(f"{STEPS}=")]
     own = any(word.startswith(("optimizer.ppo.action=", "optimizer.ppo.init=")) for word in given)
     recipe = Recipe(task.name, _AS_PLANNED if _plannable(task) and not own else {}, stages, {})
     root, reporter = root or Path(f"runs/train/{recipe.name}/seed{seed}"), Reporter()
@@ -159,23 +159,19 @@ def train_task(
 
 def _best_policy(recipe: Recipe, given: Sequence[str], seed: int, root: Path, reporter: Reporter) -> Path:
     """Train the rounds of `train_task`. Return the file of the best policy."""
-    clock, last, found = (
-        _Clock(recipe.stages, len(recipe.stages) == 1),
-        len(recipe.stages) - 1,
-        list[tuple[tuple[float, ...], Path]](),
-    )
-    policy, number = None, 0
-    while number <= last:
+    stages, found = recipe.stages, list[tuple[tuple[float, ...], Path]]()
+    clock, policy, good = _Clock(stages, all_of_them=len(stages) == 1), None, ""
+    for number, stage in enumerate(stages):
+        if stage.name == good:  # its other rounds are not needed
+            continue
         policy = _staged(recipe, number, policy, given, seed, root, clock, reporter)
-        if not last:
-            found = [((), policy)]
-            break
+        if len(stages) == 1:
+            found.append(((), policy))
+            continue
         found.append((_tried(recipe, policy, given, reporter), policy))
-        if found[-1][0][0] == _CHOICE:
-            break
-        if number < last and _tried(recipe, policy, [*given, "optimizer.ppo.acts=sample"], reporter)[0] == _CHOICE:
-            number = last - 1
-        number += 1
+        noisy = [*given, "optimizer.ppo.acts=sample"]
+        tried = found[-1][0] if stage.name == "settle" else _tried(recipe, policy, noisy, reporter)
+        good = stage.name if tried[0] == _CHOICE else good
     write(root / "policy.npz", max(found)[1].read_bytes())
     draw_curves(root)
     return root / "policy.npz"
