@@ -98,3 +98,14 @@ def test_directions_after_a_turn_are_those_of_the_body():
     assert (together["way"], together["turns"]) == ((1.0, 0.0, 0.0), True)
     (_, (back,)) = read("walk forward 2 m, then turn around", scene("crawler")).phases
     assert back.measure.text == "turn left by 180°"
+
+
+def test_a_body_that_stays_in_place_does_so_in_all_phases_before():
+    """T1 fell while it raised its arms to lower them again: nothing asked it to stay in place before."""
+
+    def sway(words: str) -> str:
+        return next(t.expression for t in read(words, scene("person")).terms() if t.name.endswith("sway"))
+
+    always = sway("raise the right arm")
+    assert sway("raise the right arm, then lower it") == always
+    assert sway("squat, then raise the right arm") != always, "only after the squat"

@@ -233,7 +233,9 @@ class Sentence:
             if not progress and more:
                 only = f"{gate or '1.0'} * (state.time <= {ends:.3g})"
             own = [cl for cl in phase if cl.row is not c.takes or not i]  # no program knows how a later phase began
-            terms += [_gated(term, only, _NUMBERS[i]) for cl in own for term in cl.measure.terms]
+            gates = ["" if cl.row is c.stay and self._stays(cl, i) else only for cl in own]
+            terms += [_gated(term, when, _NUMBERS[i]) for cl, when in zip(own, gates, strict=True)
+                      for term in cl.measure.terms]  # fmt: skip
             if more:
                 gate = f"1.0 * {progress or f'(state.time > {ends:.3g})'}"  # which had to begin after the one before
                 if progress:
@@ -241,6 +243,11 @@ class Sentence:
                     terms.append(Term(f"{_NUMBERS[i + 1]}part", kind, _BONUS, gate))
             begins = ends
         return terms + self._balance_terms()
+
+    def _stays(self, stay: Clause, phase: int) -> bool:
+        """Return whether a body that stays in place in a phase should do so in those before it, too."""
+        before = {clause.measure.changes for of in self.phases[:phase] for clause in of} & {"place", "height"}
+        return stay["at"] is not None and not any(stay["at"]) and not before
 
     def _progress(self, phase: Sequence[Clause]) -> str:
         """Return the expression of whether a phase is done, empty if the state alone does not tell."""
