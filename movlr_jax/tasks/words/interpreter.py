@@ -40,8 +40,9 @@ _OPPOSITE = {
     "_at_m": "_moved_m", "_at_rad": "_turned_rad", "_bent_rad": "_angle_rad", "_straightened_rad": "_angle_rad",
 }  # fmt: skip
 _ONCE = (c.turn, c.travel, c.risen)  # twice is more than once
-_UNDOES = {"OPEN": "CLOSE", "RAISE": "LOWER", "BEND": "STRAIGHTEN", "PICK": "PUT", "GRASP": "RELEASE"}
-_UNDOES |= {undone: verb for verb, undone in _UNDOES.items()} | {"PUT": "RAISE"}
+# verbs of which the second undoes the first
+_UNDONE = (("CLOSE", "OPEN"), ("RAISE", "LOWER"), ("BEND", "STRAIGHTEN"), ("PICK", "PUT"), ("RAISE", "PUT"),
+           ("GRASP", "RELEASE"))  # fmt: skip
 _SAYS_WORD = (c.travel, c.face, c.risen, c.at_height, c.leaned)
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
 _ENDLESS = (c.stay, c.steps, c.never, c.still, c.untouched)  # they are so all the time
@@ -175,8 +176,8 @@ def _excluded(clauses: Sequence[Clause]) -> set[tuple[str, int]]:
 
 def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
     """Return the clauses of a phase, if they can hold together. Raises NotRead."""
-    high = {cl["part"] for cl in phase if cl.row is c.raised and cl["amount"]}  # "raise it by 15 cm and hold it up"
-    phase = [cl for cl in phase if cl.row is not c.raised or cl["amount"] or cl["part"] not in high]
+    amounts = {(cl["part"], cl["sign"]) for cl in phase if cl.row is c.raised and cl["amount"]}
+    phase = [cl for cl in phase if cl.row is not c.raised or cl["amount"] or (cl["part"], cl["sign"]) not in amounts]
     asked = dict[str, Clause]()
     for clause in (clause for clause in phase if clause.measure.goal != Goal() and clause.row is not c.gripped):
         before = asked.setdefault(_sets(clause), clause)
@@ -283,7 +284,8 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
         raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     sided = any(slot.data == "direction" for slot in slots)
     phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)])
-    if _UNDOES.get(verb.type) in ctx.verbs:  # "make a fist, then open the hand again"
+    undone = {other for pair in _UNDONE if verb.type in pair for other in pair if other != verb.type}
+    if undone & ctx.verbs:  # "make a fist, then open the hand again"
         phrase.left = [slot for slot in phrase.left if slot.data != "times" or slot.children[0] != "again"]
     ctx.verbs.add(verb.type)
     seconds, taking = phrase.number("duration"), phrase.has("taking")

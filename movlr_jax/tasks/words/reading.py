@@ -44,7 +44,7 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bit's\b", "it is"),
     (rf"^(?:the |a )?(?:{_WHOLE}) (?:should|must|has to|needs to) ", ""),
     (r"^first(?:,| (?!\w+ joint\b|joint\b|finger\b|knuckle\b)) *", ""),
-    (r"(?:,|\band\b) next,? (?!to\b)", ", then "),
+    (r"(?:,(?: and)?| and) next,? (?!to\b)", ", then "),
     (r"(?<=\w)'s (?=\w)", " "),  # the finger's first joint
     (r"'", ""),
     (r"^after (?!that\b)([^,]+), (?!then\b)([^,]+)$", r"\1, then \2"),
@@ -53,7 +53,7 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r",? before (?=\w+ing\b)", ", then "),
     (r"\b(?:and )?only (then|after that)\b", r"\1"),
     # amounts
-    (rf"\b(?:about|around|approximately|roughly|exactly) (?=(?:{_NUMBERS}) ?-?(?:{_UNITS})\b)", ""),
+    (rf"\b(?:about|approximately|roughly|exactly) (?=(?:{_NUMBERS}) ?-?(?:{_UNITS})\b)", ""),
     (rf"\bhalf an? (?={_UNITS}\b)", "0.5 "),
     (r"\b(met(?:er|re)s?|m) (?:per|a|an) (?:second|s)\b", "m/s"),
     (r"\b(centimet(?:er|re)s?|cm) (?:per|a) (?:second|s)\b", "cm/s"),
@@ -70,8 +70,8 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bhalfway (around|round)\b", "half a turn"),
     (r"\b((?:jump|hop|leap|fly|climb|rise|go)\w*) straight (?=up\b)", r"\1 "),
     (r"\b(?:one|1|an?) (?=(?:full|half|quarter|whole) (?:turn|circle)\b)", ""),
-    (r"\b(while|but) ((?:[\w ]+?)) (?:stays?|remains?) (?=still\b|upright\b|level\b|straight\b|bent\b|closed\b"
-     r"|open\b|curled\b|up\b|down\b|in place\b|where\b)", r"\1 keeping \2 "),
+    (rf"\b(while|but) (?!(?:you|it|they|(?:the |your |its )?(?:{_WHOLE}))\b)([\w ]+?) (?:stays?|remains?) "
+     r"(?=(?:still|upright|level|straight|bent|closed|open|curled|up|down|in place|where)\b)", r"\1 keeping \2 "),
     # places and ends
     (r"\bparallel to the (?:floor|ground)\b", "level"),
     (rf"\b(?<!soon )(?:where|as) {_IS}\b", "in place"),
