@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.film.viewer import Replay
+from movlr_jax.rewards.state import layout_of
 from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks.base import Camera, View
 
@@ -41,5 +42,6 @@ def replay_of(steps: int = 11, **changes: object) -> Replay:
         touch_names=(),
         model=model,
     )
-    task = SimpleNamespace(model=model, view=View((Camera((0.0, 0.0, 1.0), 2.0, 90.0, -10.0),)))
+    view = View((Camera((0.0, 0.0, 1.0), 2.0, 90.0, -10.0),))
+    task = SimpleNamespace(model=model, view=view, layout=layout_of(model, {}))
     return Replay(task, record, "g00k00: turn", **changes)  # pyright: ignore
