@@ -161,10 +161,12 @@ def _best_policy(recipe: Recipe, given: Sequence[str], seed: int, root: Path, re
     """Train the rounds of `train_task`. Return the file of the best policy."""
     stages, found = recipe.stages, list[tuple[tuple[float, ...], Path]]()
     clock, policy, good = _Clock(stages, all_of_them=len(stages) == 1), None, ""
+    # a policy to begin with, or a teacher, is for the first round; the others go on from the one before
+    later = [word for word in given if not word.startswith(("optimizer.ppo.init=", "optimizer.ppo.teacher="))]
     for number, stage in enumerate(stages):
         if stage.name == good:  # its other rounds are not needed
             continue
-        policy = _staged(recipe, number, policy, given, seed, root, clock, reporter)
+        policy = _staged(recipe, number, policy, later if policy else given, seed, root, clock, reporter)
         if len(stages) == 1:
             found.append(((), policy))
             continue

@@ -131,6 +131,11 @@ def test_policy_is_trained_in_rounds_until_all_trials_succeed(tmp_path: Path, ca
     assert train(command) == 0
     assert "stage 1" not in capfd.readouterr().err, "what is trained is not trained again"
     assert (tmp_path / "policy.npz").read_bytes() == kept
+    begin, second = tmp_path / "policy.npz", tmp_path / "second"
+    assert train([*command, f"run_dir={second}", f"optimizer.ppo.init={begin}"]) == 0
+    stages = [(second / "stages" / name / "config.yaml").read_text() for name in ("00_train", "01_settle")]
+    begun = [re.findall(r" init: (.*)", text)[0] for text in stages]
+    assert begun == [str(begin), str(second / "stages" / "00_train" / POLICY)]
 
 
 @pytest.mark.slow
