@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Observe = Callable[[Step], jax.Array]  # observation [no] of one simulation
 _LEAST_REACH = 1e-3  # rad
-_OFF = 0.5  # m, bound of the observed distance from a line
+OFF = 0.5  # m, bound of the observed distance from a line
 _LEAST = 0.02  # smallest resting excitation of a muscle, so that a policy can also decrease it
 
 
@@ -93,7 +93,7 @@ def observation(
     gait phase. more: further observations by name.
     """
     ground = travel(model) if "heading" in goals or aside is not None else {}
-    kept, addresses = np.setdiff1d(np.arange(model.nq), list(ground)), np.array(list(ground), int)
+    kept, place = np.setdiff1d(np.arange(model.nq), list(ground)), np.array(list(ground), int)
     left = np.array([axis @ aside for axis in ground.values()]) if aside is not None else np.zeros(0)
     strays = np.abs(left).max(initial=0.0) > 0.5
     weight = max(float(model.body_mass.sum()) * float(np.linalg.norm(model.opt.gravity)), 1.0)
@@ -115,7 +115,7 @@ def observation(
         pieces = {
             "qpos": lambda: [
                 view.qpos[kept],
-                *([jnp.clip(view.qpos[addresses] @ left, -_OFF, _OFF)[None]] if strays else []),
+                *([jnp.clip(view.qpos[place] @ left, -OFF, OFF)[None]] if strays else []),
             ],
             "qvel": lambda: [view.qvel],
             "act": lambda: [view.act],

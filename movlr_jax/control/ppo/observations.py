@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from movlr_jax.control.ppo.actions import Observe
+from movlr_jax.control.ppo.actions import OFF, Observe
 from movlr_jax.errors import UserError
 from movlr_jax.rewards.state import State, goal_heading
 from movlr_jax.tasks.walking.walker import FEET
@@ -30,7 +30,6 @@ GAIT_MIRROR = (
     np.array([*range(14), 15, 14, 16, 17, 18]),
     np.array([1, 1, -1, 1, 1, -1, 1, 1, -1, 1, -1, 1, -1, -1, 1, 1, 1, -1, -1], np.float32),
 )
-_OFF = 0.5  # m, bound of the observed distance from the line
 _TURN = 1.0  # m before the place of a turn at which it begins
 
 
@@ -87,7 +86,7 @@ def gait_view(task: Task, qpos: np.ndarray) -> Observe:
             facing[:, 2],
             ahead @ state.vel(pelvis),
             ahead @ state.angvel(pelvis),
-            jnp.clip(aside, -_OFF, _OFF),
+            jnp.clip(aside, -OFF, OFF),
             *(state.touch(part) / weight for part in FEET),
             jnp.linalg.norm(goals["velocity"]),
             jnp.sin(phase),
