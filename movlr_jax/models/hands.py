@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mujoco
 import numpy as np
@@ -30,6 +30,7 @@ _FAR = 1.5  # rad or m, as far as a joint without limits moves
 _BENT = 0.3  # share of its way to a fist at which a finger bends towards where its palm looks
 _ASIDE = 0.1  # sine of the angle by which a thumb is aside
 _TYPES = (2, 3)  # slide, hinge
+_STEP, _DEEP = 0.05, 1e-3  # share of their way by which fingers close until they press in by so many m
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,46 @@ def _hand(
     meets = data.xipos[palm] if len(tips) == 1 else np.mean(tips, axis=0)  # a jaw alone meets the palm
     target = meets if jaws else 0.5 * (data.xpos[palm] + np.mean(bases, axis=0))
     digits = tuple(Digit(name, tuple(chain), _travels(model, data, chain, target, jaws)) for name, chain in chains)
-    return Hand(palm, side, digits, "" if jaws else _shaped(model, data, digits))
+    if jaws:
+        return Hand(palm, side, digits)
+    return _stopped(model, data, Hand(palm, side, digits, _shaped(model, data, digits)))
+
+
+def _stopped(model: mujoco.MjModel, data: mujoco.MjData, hand: Hand) -> Hand:
+    """Return the hand with its fingers closed as far as they come before they press into the palm or the thumb.
+
+    They close joint by joint from straight, a step each in turn; the thumb stays where it is. Fingers side by side
+    give way to each other.
+    """
+    joints = [joint for digit in hand.fingers for joint in digit.joints]
+    at = [int(model.joint(name).qposadr[0]) for name, _, _ in joints]
+    straight, closed = (np.array([joint[i] for joint in joints]) for i in (1, 2))
+    moving = [body for digit in hand.fingers for body in digit.bodies]
+    fixed = [hand.palm, *(body for digit in hand.digits for body in digit.bodies if body not in moving)]
+    moved = mujoco.MjData(model)
+    moved.qpos[:] = data.qpos
+
+    def pressed(shares: np.ndarray) -> float:
+        moved.qpos[at] = straight + shares * (closed - straight)
+        mujoco.mj_fwdPosition(model, moved)
+        bodies = model.body_weldid[model.geom_bodyid[moved.contact.geom]]
+        meets = np.isin(bodies, moving).any(axis=1) & np.isin(bodies, fixed).any(axis=1)
+        return float(-moved.contact.dist[meets].min(initial=0.0))
+
+    shares, free = np.zeros(len(joints)), [*range(len(joints))]
+    deepest = max(_DEEP, pressed(shares))
+    while free:
+        for i in list(free):
+            further = shares.copy()
+            further[i] = min(1.0, shares[i] + _STEP)
+            if pressed(further) <= deepest:
+                shares = further
+            if shares[i] < further[i] or shares[i] >= 1.0:  # it was stopped, or is at its end
+                free.remove(i)
+    ends = (straight + np.maximum(shares, _BENT) * (closed - straight)).round(4).tolist()
+    reached = {name: (name, a, end) for (name, a, _), end in zip(joints, ends, strict=True)}
+    digits = (replace(digit, joints=tuple(reached.get(j[0], j) for j in digit.joints)) for digit in hand.digits)
+    return replace(hand, digits=tuple(digits))
 
 
 def _shaped(model: mujoco.MjModel, data: mujoco.MjData, digits: Sequence[Digit]) -> str:

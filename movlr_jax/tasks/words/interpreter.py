@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from movlr_jax.tasks.words.phrase import Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import Scene, floats
 from movlr_jax.tasks.words.sentence import Sentence
 from movlr_jax.tasks.words.verbs_body import BODY_VERBS, SAME_WAY, get_up
-from movlr_jax.tasks.words.verbs_objects import OBJECT_VERBS
+from movlr_jax.tasks.words.verbs_objects import OBJECT_VERBS, hold
 from movlr_jax.tasks.words.verbs_parts import PART_VERBS, in_place, posture
 
 _VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {**BODY_VERBS, **PART_VERBS, **OBJECT_VERBS}
@@ -32,6 +33,11 @@ _EXTENTS = {
     **dict.fromkeys(("high", "as high as possible"), ("RAISE", "JUMP", "WAVE")),
     "as far as possible": ("JUMP", "POINT", "PUSH", "KICK"),
     "as fast as possible": (),
+    **dict.fromkeys(("off ground", "off floor", "from ground", "from floor"), ("RAISE", "JUMP", "PICK", "RISE")),
+    **dict.fromkeys(
+        ("on ground", "on floor"),
+        ("TRAVEL", "STEP", "TURN", "STAND", "SQUAT", "LIE", "KNEEL", "SIT", "FALL", "DESCEND"),
+    ),
 }
 # measures that set the same as another one; a phase can have only one value of each
 _SETS = {"progress_m_s": "distance_m", "raised_m": "height_m", "lowered_m": "height_m"}
@@ -48,6 +54,7 @@ _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
 _ENDLESS = (c.stay, c.steps, c.never, c.still, c.untouched)  # they are so all the time
 _SPARE = 1.2  # times the mean speed that is needed to be somewhere in time
 _SOME_S = 1.4  # s, of a travel without an amount before or after another phase, at its speed, at least
+_LONGEST = 1000.0  # s
 _HIGH = 0.1  # m, of steps "lifting the knees high"
 
 
@@ -58,7 +65,7 @@ def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
         for found in _groups(ctx, phase, last=i == len(tree.children) - 1):
             down = next((n for n, before in enumerate(reversed(phases), 1) if c.squat in _rows(before)), 0)
             up = ctx.up and [cl.row for cl in found] == [c.stay]
-            if up and down == 1:
+            if up and down == 1 and c.lasts not in _rows(phases[-1]):
                 phases[-1] = _consistent(ctx, [*phases[-1], *found])  # "squat, then stand up"
             else:
                 phases.append(get_up(ctx) if up and down else found)
@@ -74,7 +81,10 @@ def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
     if not every and not balance:
         raise NotRead(text, "asks for nothing that can be measured")
     kept = tuple(tuple(dict.fromkeys(phase)) for phase in phases if phase)
-    return Sentence(text, scene.of, kept, balance, ctx.lowest)
+    sentence = Sentence(text, scene.of, kept, balance, ctx.lowest)
+    if sentence.seconds > _LONGEST:
+        raise NotRead(text, f"takes about {sentence.seconds:.0f} s, and {_LONGEST:.0f} s at most are simulated")
+    return sentence
 
 
 def _rows(clauses: Sequence[Clause]) -> set[object]:
@@ -116,7 +126,7 @@ def _paces(ctx: Context, phase: list[Clause]) -> list[Clause]:
 
 def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
     """Return the clauses of a phase; several for "pick it up and put it", "climb and hover", "a, b, then c"."""
-    done, group, together = list[list[Clause]](), list[Clause](), False
+    done, group, together, apart = list[list[Clause]](), list[Clause](), False, False
 
     def next_one() -> list[Clause]:
         done.extend([_placed(ctx, _consistent(ctx, group))] * bool(group))
@@ -125,10 +135,9 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
 
     for child in tree.children:
         if isinstance(child, lark.Token):  # a comma
-            group = group if last or child.type == "WHILE" else next_one()
-            together = child.type == "WHILE"
+            apart, together = not last and child.type != "WHILE", child.type == "WHILE"
             continue
-        picked, lifted = ctx.verb == "pick up", {cl["part"] for cl in group if cl.row is c.raised}
+        picked, lifted = ctx.verb in ("pick up", "take"), {cl["part"] for cl in group if cl.row is c.raised}
         verb = child.children[0]
         flies = isinstance(verb, lark.Token) and verb.type in ("RISE", "DESCEND", "HOVER") and ctx.verb != verb
         flies &= ctx.verb != "hover" or c.lasts in _rows(group)
@@ -136,8 +145,13 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
         climbs = flies and any(_climbs(ctx.scene, clause) for clause in group)
         if not together and (climbs or (comes and c.travel in _rows(group))):
             group = next_one()
-        ctx.begins = not group
+        ctx.begins, low = apart or not group, ctx.low
         made = _clause(ctx, child)
+        if not together and ctx.up and {c.squat, c.lasts} <= _rows(group):  # "squat, wait 2 s and stand up"
+            made, apart, ctx.up = get_up(ctx), True, False
+        apart &= _rows(made) != {c.lasts}  # "squat, hold for 2 s, then stand up"
+        if apart or (low and not ctx.low and not together):
+            group, apart = next_one(), False
         if ctx.verb is not None and ctx.verb.type == "STAY" and c.travel in _rows(made):  # "and stop short of it"
             group, made = _cut_short(ctx, group, made[0]), []
         arrives = any(cl.row is c.travel and (cl["distance"] or ctx.stops == "stop") for cl in group)
@@ -280,6 +294,8 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     ctx.thing = next((slot for slot in slots if slot.data == "thing"), None)
     if negated and verb.type == "MOVE" and [slot.data for slot in slots] == ["thing"]:  # "do not move the arms"
         return in_place(ctx, Phrase(ctx.text, str(verb), slots))
+    if negated and verb.type == "RELEASE":  # "without dropping it"
+        return hold(ctx, Phrase(ctx.text, str(verb), slots))
     if negated and {slot.data for slot in slots} & {*_AMOUNT_SLOTS}:
         raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     sided = any(slot.data == "direction" for slot in slots)
@@ -342,9 +358,10 @@ def _is_posture(said: Sequence[Tree]) -> bool:
 
 def _as_it_is(slot: Tree, verb: lark.Token) -> bool:
     """Return whether a slot asks for what the verb does anyway: to raise something high, or off the ground."""
-    if slot.data == "extent" and verb.type == "KEEP":
+    if slot.data == "extent" and verb.type in ("KEEP", "STAY"):
         return False
-    return slot.data == "extent" and verb.type in _EXTENTS.get(str(slot.children[0]), (verb.type,))
+    said = re.sub(r" (?:the|a|its) ", " ", str(slot.children[0])) if slot.data == "extent" else ""
+    return verb.type in _EXTENTS.get(said, ())
 
 
 def _never(ctx: Context, clause: Clause, verb: lark.Token, sided: bool) -> Clause:

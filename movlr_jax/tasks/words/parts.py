@@ -23,6 +23,7 @@ _ROLES: Mapping[str, Sequence[str]] = {
     "hand": ("palm_site", "hand", "forearm"),
     "palm": ("palm_site", "hand", "forearm"),
     **dict.fromkeys(("effector", "end effector", "tool"), ("hand",)),
+    "upper arm": ("upper_arm",),
     "leg": ("foot", "shank", "thigh"),
     "toe": ("toes", "foot", "shank"),
     **dict.fromkeys(("foot", "paw", "heel"), ("foot", "shank")),
@@ -162,6 +163,8 @@ class Parts:
         said, noun = {*words}, " ".join(part_of(words))
         if not noun:
             return []
+        if noun in JOINTS and (found := self._of_role(noun, side_of(words), place_of(words))):
+            return found  # not a marker of that name
         same = [name for name, known in self._names.items() if {w for w in known if not w.isdigit()} == said]
         exact = [name for name, known in self._names.items() if {*known} == said] + same
         if exact:
@@ -170,7 +173,12 @@ class Parts:
         if not numbered and (found := self._of_role(noun, side_of(words), place_of(words))):
             return found
         alike = [name for name, known in self._names.items() if said <= {*known}]
+        if side_of(words) and noun in _ROLES and self._of_role(noun, "", ""):  # it has one on another side
+            alike = [name for name in alike if name in self._bodies and self._moves(name)]
         return [self._part(name, noun) for name in alike]
+
+    def _moves(self, body: str) -> bool:
+        return bool(self._model.body_weldid[self._model.body(body).id])
 
     def _of_role(self, noun: str, side: str, place: str) -> list[Part]:
         """Return the parts that have a role of this name, on this side and at this place, or on all if not said."""

@@ -12,8 +12,8 @@ import numpy as np
 from movlr_jax.errors import UserError
 from movlr_jax.models.hands import Fingers, fingers_of
 from movlr_jax.tasks.words.clauses import Clause, P, Row, clause
-from movlr_jax.tasks.words.parts import Part
-from movlr_jax.tasks.words.scene import HINGES, ORDINALS, Scene
+from movlr_jax.tasks.words.parts import JOINTS, Part
+from movlr_jax.tasks.words.scene import ABOUT, HINGES, ORDINALS, Scene
 from movlr_jax.tasks.words.sentence import FALLEN
 
 T = TypeVar("T")
@@ -24,6 +24,7 @@ NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seve
            "ten": 10, "half": 0.5}  # fmt: skip
 _UNITS = {"cm": 0.01, "cen": 0.01, "mm": 0.001, "inch": 0.0254, "ft": 0.3048, "deg": np.pi / 180, "rev": 2 * np.pi,
           "km/": 1 / 3.6}  # fmt: skip
+_BENDS = ("waist", "neck", "head", "torso", "trunk")  # bodies that bend at the joints by which they hang on another
 _TIMES = {"once": 1, "twice": 2, "thrice": 3}
 
 
@@ -229,13 +230,20 @@ class Context:
         """
         found, at, said = list[Part](), span(nouns, self.text)[1], self.said(nouns)
         for words in said:
+            if not words:
+                raise NotRead(self.span(nouns), "names nothing", at)
             if words[-1] in ("it", "them"):
                 if not self.last or len(words) > 1:
                     raise NotRead(words[-1], "means nothing that was named before", at)
+                if words == ["it"] and len(self.last) > 1 and not any(map(self.scene.own, self.last)):
+                    names = " or ".join(part.words for part in self.last)
+                    raise NotRead("it", f"can mean {names}; say which one, or them", at)
                 found += self.last
                 continue
             if ordinal := next((word for word in words if word in ORDINALS), ""):
                 raise NotRead(ordinal, "is known of joints of an arm or a finger alone; say the name", at)
+            count = next((NUMBERS[word] for word in words[1:] if "all" in words and word in NUMBERS), 0)
+            words = [word for word in words if not count or word not in NUMBERS]
             words = [HINGES.get(word, word) for word in words] if hinge else words
             sides = {s for part in self.last for s in ("left", "right") if s in part.words.split()}
             side = sides.pop() if len(sides) == 1 else ""
@@ -246,8 +254,10 @@ class Context:
                 parts, why = [], f"is not a part of this model ({error})"
             if not parts:
                 raise NotRead(" ".join(words), why, at)
-            if "both" in words and len(parts) != 2:
-                raise NotRead("both", f"means two, and this model has {len(parts)} of the name {words[-1]!r}", at)
+            count = 2 if "both" in words else count
+            if count and len(parts) != count:
+                has = f"this model has {len(parts)} of the name {words[-1]!r}"
+                raise NotRead(words[0], f"means {count:g}, and {has}", at)
             others = self.scene.others(words, parts[0], side) if len(parts) == 1 else []
             if each and len(others) == len(self.last) == len(sides) == 2:
                 parts = others
@@ -301,6 +311,31 @@ class Context:
     def joints(self, phrase: Phrase) -> list[str]:
         """Take the joints that the things are the names of, if all are."""
         return [joint for found in self._all(phrase, "thing", self.scene.joint) for joint in found]
+
+    def hinges(self, phrase: Phrase, axis: np.ndarray | None = None) -> list[tuple[str, int]]:
+        """Take the joints at the places that the things are, as the waist, with signs that turn them about `axis`.
+
+        axis: [3], world frame; None: the joint that flexes it, or the only one. Raises NotRead if that is not known.
+        """
+
+        def find(words: list[str]) -> list[tuple[str, int]]:
+            noun = words[-1].removesuffix("s")
+            limb = noun in (*HINGES, *HINGES.values()) or (axis is None and noun not in (*JOINTS, *_BENDS))
+            if limb or not (every := self.scene.hinges(words)):
+                return []
+            if axis is not None:
+                along = {joint: float(self.scene.data.joint(joint).xaxis @ axis) for joint in every}
+                found = [(joint, 1 if of > 0 else -1) for joint, of in along.items() if abs(of) > ABOUT]
+            else:
+                flex = [joint for joint in every if any("flex" in word for word in self.scene.joints[joint])]
+                found = [(joint, 1) for joint in flex or every]
+            wanted = 2 if "both" in words else 1
+            if len(found) != wanted:
+                several = f"can mean {', '.join(every[:-1])} or {every[-1]}; say the name of the joint"
+                raise NotRead(" ".join(words), several if len(every) > 1 else "does not turn that way")
+            return found
+
+        return [joint for found in self._all(phrase, "thing", find) for joint in found]
 
     def fingers(self, phrase: Phrase, kind: str = "thing") -> list[Fingers]:
         """Take the hands and fingers that slots of a kind name, if all do."""

@@ -39,6 +39,7 @@ _CHANGED = "covered|walked|travelled|traveled|gone|moved|driven|flown|turned|rot
 _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"[.!?]+\s*$", ""),
     (r"°", " degrees"),
+    (r"\b(finger|thumb)tip", r"\1 tip"),
     (r"^(?:please,? )?(?:(?:could|can|would|will) you(?: mind)?(?: please)?|i want you to|i would like you to) ", ""),
     (r"\b(you|they)'re\b", r"\1 are"),
     (r"\bit's\b", "it is"),
@@ -71,13 +72,18 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b((?:jump|hop|leap|fly|climb|rise|go)\w*) straight (?=up\b)", r"\1 "),
     (r"\b(?:one|1|an?) (?=(?:full|half|quarter|whole) (?:turn|circle)\b)", ""),
     (rf"\b(while|but) (?!(?:you|it|they|(?:the |your |its )?(?:{_WHOLE}))\b)([\w ]+?) (?:stays?|remains?) "
-     r"(?=(?:still|upright|level|straight|bent|closed|open|curled|up|down|in place|where)\b)", r"\1 keeping \2 "),
+     r"(?=(?:still|upright|level|straight|bent|closed|open|curled|up|down|in place|where|on the (?:floor|ground))\b)",
+     r"\1 keeping \2 "),
+    (r"\bwithout letting ((?:the|your) [\w ]+?) touch (?=the (?:ground|floor)\b)", r"and keep \1 off "),
+    (r"\bpick ((?:the|a|an) [\w ]+?) up\b", r"pick up \1"),
     # places and ends
     (r"\bparallel to the (?:floor|ground)\b", "level"),
     (rf"\b(?<!soon )(?:where|as) {_IS}\b", "in place"),
     (r"\b(to )?where (?:you|it) (?:started|began)\b", "to the start"),
     (r"\baway from (?:the robot|you|yourself|itself)\b", "away"),
     (r"\bcircle (?:around )?(?=(?:the|a|it)\b)", "go around "),
+    (r"\b(?:keep|maintain|hold)(?:ing)? (?:your |its |the |this )?(?:same )?(?:heading|facing (?:forward|ahead))\b",
+     "without turning"),
     (r"\bas (fast|far|high) as (?:you|it) (?:possibly )?can\b", r"as \1 as possible"),
     (r"\btake (?!a step (?:forward|back|to)\b)(?=\w+ steps?\b)", "walk "),
     (r"\b((?:put|set|place|lower|bring|carry|walk|go|fly)\b[^,;.]*?) back"
@@ -105,6 +111,9 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
      r"\1 to \2, then meet \2"),
 )  # fmt: skip
 _JOIN = "and|then|while|with|without"
+_NO_NOUN = (  # an article before what is no noun
+    rf"\b(?:{_ARTICLES}) (?:(?:left|right|forward|backward|up|down)(?= (?:by|to|at|and|then)\b|$)|by|to|at|{_JOIN})\b"
+)
 _EXAMPLES = (
     "walk forward", "walk forward 2 m", "walk backward", "walk left", "run forward", "turn left by 90 degrees",
     "turn right by 90 degrees", "turn left, then walk forward", "walk in a circle", "jump", "stand still",
@@ -166,7 +175,7 @@ def _whole(text: str, scene: Scene, known: set[str]) -> Sentence:
         )
         before = text[:at].strip()
         word = text[at:].split(maxsplit=1)[0].strip(",;.") or ","
-        if word in NAMED and word not in scene.nouns:
+        if base_form(word.removesuffix("s"), {*NAMED}) in NAMED and word not in scene.nouns:
             raise NotRead(word, "is no part of this model", at) from None
         raise NotRead(word, f"makes no sense after {before!r}" if before else "begins no motion", at) from None
     except lark.UnexpectedEOF:
@@ -269,6 +278,8 @@ def _near(text: str, scene: Scene, known: set[str], left: NotRead) -> list[str]:
     for near in dict.fromkeys(
         re.sub(rf"(?:\s*\b(?:{_ARTICLES}|to|by|at|with|around))+$", "", t.strip(" ,")) for t in tries
     ):
+        if re.search(_NO_NOUN, near):
+            continue
         with contextlib.suppress(NotRead):
             _whole(near, scene, known)
             found.append(near)

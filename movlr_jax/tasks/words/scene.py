@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import product, takewhile
 
 import mujoco
 import numpy as np
@@ -28,10 +28,11 @@ _LONG = 0.03  # m, a shorter segment has no direction
 _MIDDLE = 0.01  # m, from the middle of the body: a part there is on no side
 TOUCH = 0.03  # m between the surfaces of two bodies that touch
 _HANDS = ("hand", "palm", "gripper", "fingertip", "tip", "tool", "effector", "fist", "end")
+_SMALL = ("and", "at", "by", "for", "m", "of", "on", "s", "then", "to", "with", "while")  # in names, no parts of any
 _FEET = ("foot", "feet", "paw")
 _FINGERS = ("finger", "thumb", "index", "middle", "ring", "little", "jaw", "gripper", "tip", "pad")
 HINGE = mujoco.mjtJoint.mjJNT_HINGE
-_ABOUT = 0.7  # cosine of the angle between the axis of a joint and that of a turn
+ABOUT = 0.7  # cosine of the angle between the axis of a joint and that of a turn
 _JAWS = 3  # most of a gripper; a hand has more
 ORDINALS = {"first": 0, "second": 1, "third": 2, "fourth": 3, "fifth": 4, "sixth": 5, "seventh": 6, "last": -1}
 HINGES = {"arm": "elbow", "arms": "elbows", "leg": "knee", "legs": "knees"}  # of limbs that bend
@@ -95,17 +96,17 @@ class Scene:
     def nouns(self) -> set[str]:
         """All words of which names of parts, joints and objects are made."""
         known = {word for words in (*self.parts.names.values(), *self.joints.values()) for word in words}
-        known |= {"it", "them", "joint", "other", "others"}
+        known |= {"it", "them", "joint", "other", "others", "body"}
         known |= {
             form for word in NAMED if self.known([word]) for form in (word, "feet" if word == "foot" else f"{word}s")
         }
-        known |= {"end"} if "effector" in known else set()
+        known |= {word for form in known for word in form.split()}  # upper arm, end effector
         digits = {digit.name for hand in self.fingered for digit in hand.digits}
-        known |= {"finger", *HANDS} if digits else set()
+        known |= {"finger", "tip", *HANDS} if digits else set()
         known -= set() if any(digits) else {"fist"}
         known |= {word for word, digit in DIGITS.items() if digit in digits}
         known |= {f"{word}s" for word in known if len(word) > 2 and not word.endswith("s")}
-        return known - {*SIDES, *PLACES}
+        return known - {*SIDES, *PLACES, *_SMALL}
 
     def known(self, words: Sequence[str], side: str = "") -> list[Part]:
         """Return the parts that words name; none also where the model has them only on another side."""
@@ -116,6 +117,8 @@ class Scene:
 
     def find(self, words: Sequence[str], side: str = "") -> list[Part]:
         """Return the parts or objects that all the words name, on this side if they name none; or none."""
+        if [*words] in (["body"], ["the", "body"]) and not self.known(words):
+            return [self.parts.of(self.root)]
         fingers = fingers_of(self.fingered, [word for word in words if word not in ("tip", "tips")])
         if words[-1] in ("fingers", "jaws"):
             return [self._tip(of.hand, digit) for of in fingers for digit in of.digits]
@@ -177,6 +180,19 @@ class Scene:
         singular = [*said[:-1], said[-1][:-1]]
         more = {*SIDES, *PLACES}
         return [n for n, of in known.items() if [w for w in of if w not in more and not w.isdigit()] == singular]
+
+    def hinges(self, words: Sequence[str]) -> list[str]:
+        """Return the joints at a place where the body turns or bends, as the waist, the left wrist or the head."""
+        *more, noun = words
+        said = {*more, noun.removesuffix("s")} - {"joint", "both", "all"}
+        if named := [joint for joint, of in self.joints.items() if said <= {*of} and not self.slides(joint)]:
+            return named
+        parts = [part for part in self.known(words) if self.own(part)]
+        ends, found = {self.body_of(self.parts.of(role)) for role in self.roles.values()}, list[str]()
+        for body in map(self.body_of, parts):
+            chain = [body, *takewhile(lambda b: b not in ends, above(self.model, body)[1:])]
+            found += [joint for joint in self.moving(body) if int(self.model.joint(joint).bodyid[0]) in chain]
+        return [joint for joint in dict.fromkeys(found) if not self.slides(joint)]
 
     @property
     def stands(self) -> bool:
@@ -480,7 +496,7 @@ class Scene:
         """Return whether a joint between a body and the one that carries it all turns it about an axis [3]."""
         model, chain = self.model, above(self.model, self.model.body(body).id)
         hinges = [j for j in range(model.njnt) if model.jnt_bodyid[j] in chain and model.jnt_type[j] == HINGE]
-        return any(abs(float(self.data.xaxis[j] @ axis)) > _ABOUT for j in hinges)
+        return any(abs(float(self.data.xaxis[j] @ axis)) > ABOUT for j in hinges)
 
     def vertical(self, part: Part) -> Vector:
         """Return the axis [3] in the frame of a body that is vertical at the start."""

@@ -41,7 +41,7 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
         return as_high(ctx, parts)
     free, scene = free_of(ctx, parts), ctx.scene
     if word in LEVEL:
-        flat = [(part, scene.flat(part)) for part in free if part.offset is not None]
+        flat = [(part, scene.flat(part)) for part in parts if part.offset is not None]
         return [ctx.clause(c.pointed, part=part, way=scene.of.up, word="level", axis=axis) for part, axis in flat]
     if word in _HIGH or word in _LOWERED:
         return [raised(ctx, part, 1 if word in _HIGH else -1) for part in free]

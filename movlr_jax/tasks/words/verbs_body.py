@@ -27,6 +27,8 @@ _UP_ON = {"back": "forward", "belly": "back", "stomach": "back"}  # lying on it 
 _LANDED = 0.03  # m above the height at which it rests on the ground, most, of a body that has landed
 _KNEES = 0.15  # m above the ground, most, of a body that kneels
 SAME_WAY = np.cos(np.deg2rad(20.0))  # between two directions that are about the same
+_TOP = 30.0  # times its usual speed of running: more is not asked for in earnest
+_JUMPS = 3.0  # times its size
 _IN_PLACE = ("walk", "march", "run", "jog", "step", "trot", "sprint")
 _PACES = {
     **dict.fromkeys(("run", "jog", "gallop", "sprint", "dash", "bound", "canter"), "run"),
@@ -67,6 +69,8 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         ctx.balance = False
     given, distance = phrase.number("speed"), phrase.number("distance")
     speed = given or ctx.scene.speed(_PACES.get(phrase.verb, "walk"))
+    if speed > _TOP * ctx.scene.speed("run"):
+        raise NotRead(f"{speed:g} m/s", "is faster than a body of this size moves")
     tempo = 1.0
     if not given and (slot := phrase.one("tempo")):
         tempo = _TEMPO[str(slot.children[0])]
@@ -266,7 +270,10 @@ def _jump(ctx: Context, phrase: Phrase) -> list[Clause]:
     if ways or phrase.has("place", "axis"):
         return [*_travel(ctx, phrase), ctx.clause(c.jump, times=times)]
     phrase.ways()
-    return [ctx.clause(c.jump, amount=phrase.number("distance"), times=times), *here]
+    high = phrase.number("distance")
+    if high and high > _JUMPS * max(ctx.scene.of.height, ctx.scene.length):
+        raise NotRead(quantity(high, "a_m"), "is higher than a body of this size jumps")
+    return [ctx.clause(c.jump, amount=high, times=times), *here]
 
 
 def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -323,6 +330,11 @@ def _on_leg(ctx: Context, side: str) -> list[Clause]:
 
 
 def _stay(ctx: Context, phrase: Phrase) -> list[Clause]:
+    if phrase.verb in ("stay", "remain") and (slot := phrase.has("extent")):
+        if ctx.span(slot).split()[0] != "on":
+            raise phrase.unread(slot)
+        phrase.take("extent")
+        return [ctx.clause(c.never, what=ctx.clause(c.risen, word="leave the ground"), both=False)]
     phrase.take("here")
     states = phrase.words("state")
     if any(state not in (*UPRIGHT, "still") for state in states):
@@ -343,10 +355,12 @@ def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     ctx.must_rise(phrase, "rise")
     if phrase.has("height"):
         return _height(ctx, phrase)
-    if phrase.has("speed"):
+    if phrase.has("speed") or (phrase.has("tempo") and phrase.verb != "land"):
         phrase.left.append(lark.Tree("direction", [lark.Token("WAY", way)]))
         return _travel(ctx, phrase)
     if phrase.verb == "land":
+        if ctx.scene.stands:  # it ends upright
+            phrase.take("on_feet")
         back = bool(phrase.take("start_place"))
         made = [] if not back else _return(ctx, phrase) if ctx.moved.travelled.any() else [ctx.clause(c.stay)]
         ctx.moved.risen = round(ctx.scene.resting - ctx.scene.of.height, 3)

@@ -45,6 +45,8 @@ def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
     things, tools = ctx.things(phrase), ctx.tools(phrase)
     if not things and tools and (way := phrase.way()):
         return points(ctx, tools, way)
+    if not things and (there := phrase.has("place")) and there.children[0].type in ("ABOVE", "BELOW"):
+        return placed(ctx, phrase, tools or ctx.scene.hands[:1])  # "reach 10 cm above the box"
     if places := [part for _, part in ctx.places(phrase, "TO")]:
         tools, things = tools or things, places  # "touch the thumb to the ring finger"
     if not things:
@@ -119,10 +121,17 @@ def moved_to(ctx: Context, phrase: Phrase, things: Sequence[Part]) -> list[Claus
 def _grasp(ctx: Context, phrase: Phrase) -> list[Clause]:
     things = ctx.objects(phrase, "an object")
     made = approach(ctx, phrase, things, must=True)
-    if phrase.verb == "pick up":
+    if phrase.verb in ("pick up", "take"):
         amount = phrase.number("distance")
         made += [ctx.clause(c.raised, part=part, amount=amount) for part in things]
     return made
+
+
+def hold(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return that objects are in the hand."""
+    things = ctx.objects(phrase, "an object to hold")
+    phrase.done()
+    return approach(ctx, phrase, things, must=True)
 
 
 def _release(ctx: Context, phrase: Phrase) -> list[Clause]:

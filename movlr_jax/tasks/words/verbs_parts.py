@@ -11,7 +11,7 @@ from movlr_jax.models.hands import fingers_of
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words import states as st
 from movlr_jax.tasks.words.clauses import Clause
-from movlr_jax.tasks.words.phrase import Context, NotRead, Phrase, Tree, span
+from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import HINGES, floats
 from movlr_jax.tasks.words.verbs_objects import approach, moved_to
 
@@ -24,7 +24,13 @@ def turn_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return the clauses of joints, or of knees and elbows, that are turned."""
     if joints := ctx.joints(phrase):
         return st.joint(ctx, phrase, joints)
-    return st.bends(ctx, ctx.things(phrase, hinge=True), phrase, 1)
+    if (ways := phrase.ways(keep=True)) and len(ways) == 1 and ways[0] in ("left", "right"):
+        up = np.asarray(ctx.scene.of.up) * (1 if ways[0] == "left" else -1)
+        if about := ctx.hinges(phrase, up):
+            phrase.ways()
+            by = phrase.number("angle")
+            return [st.moved(ctx, name, sign, by) for name, sign in about]
+    return st.bends(ctx, ctx.things(phrase), phrase, 1)
 
 
 def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
@@ -45,7 +51,15 @@ def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
             joints = [one for one in joints if abs(one[2] - scene.reach(one[0])[2]) > c.BENT.low] or joints
         return [st.moved(ctx, name, sign if b > a else -sign, by) for name, a, b in joints]
     if sign > 0 and phrase.has("direction"):
+        axis = np.cross(ctx.scene.of.up, ctx.along(way)) if (way := phrase.ways(keep=True)[0]) in WAYS else None
+        waist = axis is not None and [words[-1] for words in ctx.named(phrase)] in (["waist"], ["neck"])
+        if waist and (about := ctx.hinges(phrase, axis)):
+            phrase.ways()
+            by = phrase.number("angle")
+            return [st.moved(ctx, name, of, by) for name, of in about]
         return lean(ctx, phrase)
+    if about := ctx.hinges(phrase):
+        return st.joint(ctx, phrase, [name for name, _ in about], sign)
     return st.bends(ctx, ctx.things(phrase, "a joint, as in bend the knee", hinge=True), phrase, sign)
 
 
