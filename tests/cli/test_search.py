@@ -122,7 +122,8 @@ def test_extended_run_that_is_interrupted_goes_on_where_it_was(
         real = getattr(loop, step)
 
         def stop(context: SearchContext, *given: Any) -> Any:
-            if at in given or getattr(given[0], "generation", None) == at:
+            programs = given[0] if isinstance(given[0], list) else [given[0]]
+            if at in given or getattr(programs[0], "generation", None) == at:
                 raise KeyboardInterrupt
             return real(context, *given)
 
@@ -146,7 +147,7 @@ def test_extended_run_that_is_interrupted_goes_on_where_it_was(
         spent = archive.get("finished")["wall_s"]
     assert len(sessions) == 3, "the search, the one that was interrupted, and the last"
     assert sum(sessions[:2]) < spent <= sum(sessions)
-    assert interrupted("make_film", 1, "films=true") == 130  # of a generation that is complete
+    assert interrupted("film_candidates", 1, "films=true") == 130  # of a generation that is complete
     assert (root / "best.py").read_text() == run.best.source
     assert "already has" not in capfd.readouterr().err
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from movlr_jax.film.captions import STRIP
 from movlr_jax.film.encoding import encode
 from movlr_jax.records import Evaluation
 from movlr_jax.storage.archive import Archive
@@ -61,7 +62,8 @@ def make_run(
 
 def moving_bar(k: int, views: int = 2, seconds: float = 1.0) -> bytes:
     """A film that a browser plays: a bar of colour k moves through each view."""
-    width, height, fps = 160, 160, 25
+    width, fps = 160, 25
+    height = round(width / (1 - 2 * STRIP))  # as films are: square views between strips with texts
     colour = np.random.default_rng(k).integers(80, 255, 3)
 
     def picture(t: int) -> np.ndarray:
