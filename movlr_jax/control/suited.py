@@ -27,8 +27,9 @@ _HORIZONS = (0.3, 0.7)  # s
 _FREE_S, _FREE_KNOTS = 0.64, 6  # of other bodies; a shorter horizon ends before a hopping body lands
 _LONGEST_S = 1.6  # of a body that swings
 _REPLAN = 2  # control steps between plans; of a body that swings 1, for its upright pole falls meanwhile
-# with more joints than this, samples of a body on its feet move few of them, so that the others keep it upright
-_MANY, _MOVED, _SMOOTH = 19, 3.5, 0.9  # joints; those that a sample moves on average; correlation between knots
+# with more joints than this, samples of a body on its feet, or of a hand, move few of them, so that the others stay
+_MANY, _MANY_FIXED, _MOVED = 19, 11, 3.5  # joints; of a fixed base; those that a sample moves on average
+_SMOOTH = 0.9  # correlation between knots
 _STEPS, _FINE = (0.008, 0.004, 0.002), 0.001  # s, time steps of plans, and one that they are compared with
 _HELD_S, _APART, _SHAKES = 0.4, 0.025, 0.5  # s; rad or m, and rad/s or m/s, by which they may differ
 _NUDGE = 0.1  # rad/s or m/s, of all joints at the start: without it, nothing would shake
@@ -113,7 +114,7 @@ def suited(config: M, facts: BodyFacts) -> M:
     every = config.replan_every or (1 if facts.swing_s else _REPLAN)
     rule = config.mppi
     if not rule.density:
-        few = stands and facts.targets > _MANY
+        few = not facts.lies and facts.targets > (_MANY if facts.base == "free" else _MANY_FIXED)
         density, smooth = (_MOVED / facts.targets, rule.smooth or _SMOOTH) if few else (1.0, rule.smooth)
         rule = replace(rule, density=round(density, 2), smooth=smooth)
     return replace(

@@ -40,7 +40,8 @@ def test_horizon_knots_and_replans_follow_from_facts(facts: BodyFacts, horizon: 
         (BodyFacts(23, "free", 23, 0.1, lies=True), 1.0, 0.0),
         (BodyFacts(12, "free", 12, 0.3), 1.0, 0.0),  # a dog
         (BodyFacts(19, "free", 19, 0.9), 1.0, 0.0),  # H1, which turns with noise in all joints only
-        (BodyFacts(24, "fixed", 24, 0.2), 1.0, 0.0),  # a hand
+        (BodyFacts(24, "fixed", 24, 0.2), 0.15, 0.9),  # a hand
+        (BodyFacts(8, "fixed", 8, 0.8), 1.0, 0.0),  # an arm with a gripper
         (BodyFacts(23, "free", 0, 0.6), 1.0, 0.0),  # motors, as with space=controls
     ],
 )

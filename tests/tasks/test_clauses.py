@@ -260,9 +260,9 @@ def fingers(base: float, tip: float, but: dict[str, float] | None = None) -> dic
 @pytest.mark.parametrize(
     ("words", "angles", "metric", "value", "success"),
     [
-        ("make a fist", fingers(1.3, 1.2), "hand_closed_fraction", 1.2 / QUARTER, 1),
-        ("make a fist", fingers(1.3, 0.8), "hand_closed_fraction", 0.8 / QUARTER, 0),
-        ("make a fist", fingers(1.3, 1.2, {"index_base": 0.1}), "hand_closed_fraction", 0.1 / QUARTER, 0),
+        ("make a fist", fingers(1.3, 1.2), "hand_closed_fraction", 1.25 / QUARTER, 1),
+        ("make a fist", fingers(1.3, 0.8), "hand_closed_fraction", 1.05 / QUARTER, 0),
+        ("make a fist", fingers(1.3, 1.2, {"index_base": 0.1}), "hand_closed_fraction", 0.65 / QUARTER, 0),
         ("make a fist", {}, "hand_closed_fraction", 0.0, 0),
         ("open the hand", fingers(0.2, 0.1), "hand_closed_fraction", 0.2 / QUARTER, 1),
         ("open the hand", fingers(0.2, 0.1, {"thumb_base": 1.0}), "hand_closed_fraction", 1.0 / QUARTER, 0),

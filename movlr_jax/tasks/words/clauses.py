@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
+from itertools import chain
 from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
@@ -646,14 +647,25 @@ def leaned(
     )  # fmt: skip
 
 
-def closed(of: Subject, words: str, joints: Travels, opens: bool = False, share: float | None = None) -> Measure:
-    """Least share of their way to a fist that joints of fingers have bent, or jaws have closed; greatest if open.
+def closed(
+    of: Subject,
+    words: str,
+    digits: tuple[Travels, ...],
+    opens: bool = False,
+    share: float | None = None,
+    thumb: Travels = (),  # that keeps out of the way of a fist
+) -> Measure:
+    """Least share of their way to a fist that fingers have bent, or jaws have closed; greatest of a joint if open.
 
-    joints: name, and values in rad or m where the finger is straight, or the jaw open, and where it is closed.
+    digits: of each, the joints with values in rad or m where it is straight, or the jaw open, and where it is closed.
     share: how far of its way it opens or closes; None: it counts as open or closed.
     """
-    shares = [f"(state.q({quoted(name)}) - {a:.4g}) / {b - a:.4g}" for name, a, b in joints]
-    name, every = identifier(words), f"jnp.array([{', '.join(shares)}])"
+
+    def shares_of(joints: Travels) -> str:
+        return f"jnp.array([{', '.join(f'(state.q({quoted(n)}) - {a:.4g}) / {b - a:.4g}' for n, a, b in joints)}])"
+
+    name, every = identifier(words), shares_of(tuple(chain.from_iterable(digits)))
+    fingers = ", ".join(f"jnp.mean({shares_of(joints)})" for joints in digits)
     end = "closed" if not opens else "open" if words.endswith(("hand", "gripper")) else "straight"
     wanted = float(not opens) if share is None else 1.0 - share if opens else share
     low, high = (SHARE, 1.0 - SHARE) if share else (OPEN, CLOSED)
@@ -662,9 +674,10 @@ def closed(of: Subject, words: str, joints: Travels, opens: bool = False, share:
     worst = f"[jnp.argmax(jnp.abs({every} - {wanted:g}))]"
     return Measure(
         f"{words} {'halfway ' if half else 'fully ' * bool(share)}{end}", f"{name}_closed_fraction",
-        f"{every}{worst}" if half else f"{'jnp.max' if opens else 'jnp.min'}({every})",
+        f"{every}{worst}" if half else f"jnp.max({every})" if opens else f"jnp.min(jnp.array([{fingers}]))",
         Goal(wanted - SHARE, wanted + SHARE, scale=1.0) if half else goal,
-        (Term(f"{name}_closed", "joint", 20.0, f"-jnp.mean(jnp.abs({every} - {wanted}))"),),
+        (Term(f"{name}_closed", "joint", 20.0, f"-jnp.mean(jnp.abs({every} - {wanted}))"),
+         *([Term(f"{name}_thumb_out", "joint", 5.0, f"-jnp.mean(jnp.abs({shares_of(thumb)}))")] * bool(thumb))),
         kind="joint", changes=name,
     )  # fmt: skip
 

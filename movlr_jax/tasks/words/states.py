@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -62,8 +61,11 @@ def fingers_in_state(ctx: Context, phrase: Phrase) -> list[Clause]:
 def closed(ctx: Context, of: Fingers, opens: bool = False, share: float | None = None) -> Clause:
     """Return that fingers or jaws are open or closed; an open hand has its thumb out."""
     digits = of.hand.digits if opens and of.digits == of.hand.fingers else of.digits
-    joints = replace(of, digits=digits).joints
-    return ctx.clause(c.closed, words=of.words, joints=joints, opens=opens, share=share)
+    thumb = (
+        () if opens else tuple(j for d in of.hand.digits if d.name == "thumb" and d not in digits for j in d.joints)
+    )
+    joints = tuple(digit.joints for digit in digits if digit.joints)
+    return ctx.clause(c.closed, words=of.words, digits=joints, opens=opens, share=share, thumb=thumb)
 
 
 def points(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
