@@ -421,6 +421,22 @@ def raised(
     )  # fmt: skip
 
 
+def elevated(of: Subject, part: Part, sign: int, angle: float) -> Measure:
+    """Angle in rad by which a limb points higher, or lower, than at the beginning."""
+    way, done = ("up", "elevated") if sign > 0 else ("down", "lowered")
+
+    def slope(state: str) -> str:
+        limb = f"({part.text(state)} - {state}.pos({quoted(part.base)}))"
+        return f"jnp.arcsin(jnp.clip({along(limb, of.up)} / (jnp.linalg.norm({limb}) + 1e-6), -1.0, 1.0))"
+
+    turned = _signed(sign, f"({slope('state')} - {slope('state.initial')})")
+    return Measure(
+        f"{part.words} {way}{_degrees(angle)}", f"{part.name}_{done}_rad", turned,
+        about(angle, ANGLE, Goal()), (Term(f"{part.name}_{done}", "part", 10.0, error(f"{turned} - {angle:.4g}")),),
+        changes=part.name, parts=(part,),
+    )  # fmt: skip
+
+
 def bent(
     of: Subject,
     part: Part,
@@ -773,6 +789,7 @@ TABLE: dict[str, Callable[..., Measure]] = {
     "lasted_s": lasts,
     "took_s": takes,
     "PART_raised_m or PART_lowered_m": raised,
+    "PART_elevated_rad or PART_lowered_rad": elevated,
     "PART_bent_rad, PART_straightened_rad or PART_angle_rad": bent,
     "JOINT_turned_rad, JOINT_moved_m, JOINT_at_rad or JOINT_at_m": joint,
     "PART_still_error_rad": still,

@@ -141,6 +141,8 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
         verb = child.children[0]
         flies = isinstance(verb, lark.Token) and verb.type in ("RISE", "DESCEND", "HOVER") and ctx.verb != verb
         flies &= ctx.verb != "hover" or c.lasts in _rows(group)
+        if flies and ctx.verb is not None:  # up and down together makes no sense
+            flies = {ctx.verb.type, verb.type} != {"RISE", "DESCEND"}
         comes = verb in ("return", "come") or any(child.find_data("start_place"))
         climbs = flies and any(_climbs(ctx.scene, clause) for clause in group)
         if not together and (climbs or (comes and c.travel in _rows(group))):
@@ -218,6 +220,8 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
         if ctx.stops:
             why = "contradicts a travel at the same time; say which is first, with 'then'"
             raise NotRead(ctx.stops, why)
+        if any(cl.row is c.still and cl["words"].split()[-1] in _OF_LEGS for cl in phase) and ctx.scene.stands:
+            raise NotRead("legs", "have to move for a travel", len(ctx.text))
         phase = [clause for clause in phase if clause.row is not c.stay]
     if c.steps in _rows(phase):  # "lifting the knees high" is how it steps
         lifted = [cl for cl in phase if cl.row is c.raised and cl["part"].words.split()[-1] in _OF_LEGS]

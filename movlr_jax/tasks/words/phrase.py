@@ -248,6 +248,8 @@ class Context:
             sides = {s for part in self.last for s in ("left", "right") if s in part.words.split()}
             side = sides.pop() if len(sides) == 1 else ""
             why = "is no part, joint or object of this model"
+            if words == ["finger"] and self.scene.fingered:
+                raise NotRead(" ".join(words), "can mean several; say which finger", at)
             try:
                 parts = self.scene.find(words, side)
             except UserError as error:

@@ -85,7 +85,6 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b(?:keep|maintain|hold)(?:ing)? (?:your |its |the |this )?(?:same )?(?:heading|facing (?:forward|ahead))\b",
      "without turning"),
     (r"\bas (fast|far|high) as (?:you|it) (?:possibly )?can\b", r"as \1 as possible"),
-    (r"\btake (?!a step (?:forward|back|to)\b)(?=\w+ steps?\b)", "walk "),
     (r"\b((?:put|set|place|lower|bring|carry|walk|go|fly)\b[^,;.]*?) back"
      r" (?=(?:down|on|onto|to the (?!left|right))\b)",
      r"\1 "),
@@ -164,6 +163,8 @@ def _whole(text: str, scene: Scene, known: set[str]) -> Sentence:
                 hint = f", which has {', '.join(alike)}"
             why = "is not a word that is understood here, nor a part of this model"
             raise NotRead(found[0], why + hint, found.start())
+    if steps := re.search(rf"(?<=\b)(?:{_NUMBERS}) step\b", text):
+        raise NotRead("step", "cannot be counted; say how far, as in walk forward 2 m", steps.start())
     parser = _parser(tuple(sorted(scene.nouns, key=lambda word: (-len(word), word))))
     try:
         tree = parser.parse(text)

@@ -25,6 +25,7 @@ _STANDS = 0.9  # share of its height at the start at which a body stands that ha
 _LIE, _LOW = 0.35, 0.3  # share of its height, or of the length of one that does not stand, at which it lies, most
 _UP_ON = {"back": "forward", "belly": "back", "stomach": "back"}  # lying on it -> what points up
 _LANDED = 0.03  # m above the height at which it rests on the ground, most, of a body that has landed
+_IN_AIR = 0.1  # m above the height at which it rests on the ground, least, of a body that hovers somewhere
 _KNEES = 0.15  # m above the ground, most, of a body that kneels
 SAME_WAY = np.cos(np.deg2rad(20.0))  # between two directions that are about the same
 _TOP = 30.0  # times its usual speed of running: more is not asked for in earnest
@@ -378,6 +379,12 @@ def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
 
 def _hover(ctx: Context, phrase: Phrase) -> list[Clause]:
     phrase.take("here")
+    if (
+        not phrase.has("height") and ctx.moved.risen is None and ctx.verb and ctx.scene.flies
+    ):  # "take off, then hover"
+        high = round(ctx.scene.resting + _IN_AIR, 3)
+        up = ctx.clause(c.at_height, body=ctx.scene.root, amount=high, word="hover in the air", least=True)
+        return [up, ctx.clause(c.stay)]
     if not phrase.has("height") and ctx.moved.risen is None:
         raise phrase.no("does not say at which height")
     return [*_height(ctx, phrase), ctx.clause(c.stay)]

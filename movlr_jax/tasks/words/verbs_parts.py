@@ -81,6 +81,11 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         made = st.in_state(ctx, st.free_of(ctx, things, phrase.verb), *phrase.words("state")[:1])
         if str(state.children[0]) not in st.BENT:  # "raise the arm until it is level"
             return made
+    elif angle := phrase.number("angle"):  # "raise the arm by 45 degrees"
+        phrase.ways()
+        if blunt := [part for part in things if ctx.scene.axis(part) is not None]:
+            raise NotRead(blunt[0].words, "is no limb, of which an angle is known; say by how many cm")
+        return [ctx.clause(c.elevated, part=part, sign=sign, angle=angle) for part in things]
     elif there := st.arranged(ctx, phrase, things, but=way):
         return there
     else:
