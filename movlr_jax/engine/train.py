@@ -50,7 +50,7 @@ _STEPS = 500_000  # control steps of a round of a training for a task
 # its rounds at most: the policy explores, then gets used to acting without noise
 _ROUNDS = {"train": (6, {"optimizer.ppo.entropy": 0.005}), "settle": (2, {"optimizer.ppo.entropy": -0.01})}
 _STEADY = {"optimizer.ppo.target_kl": 0.01}
-_AS_PLANNED = {"optimizer.ppo.action": "targets", "optimizer.ppo.noise": 0.3}
+_TARGETS = {"optimizer.ppo.action": "targets", "optimizer.ppo.noise": 0.3}
 _SEEN, _CHOICE = 20_000, 8  # first seed and number of the trials that say whether a policy is good enough
 
 
@@ -141,7 +141,7 @@ def train_task(
     stages = [Stage(name, {STEPS: steps, **_STEADY, **how}) for name, (n, how) in rounds.items() for _ in range(n)]
     given = [word for word in given if not word.startswith(f"{STEPS}=")]
     own = any(word.startswith(("optimizer.ppo.action=", "optimizer.ppo.init=")) for word in given)
-    recipe = Recipe(task.name, _AS_PLANNED if _plannable(task) and not own else {}, stages, {})
+    recipe = Recipe(task.name, _TARGETS if _of_joints(task) and not own else {}, stages, {})
     root, reporter = root or Path(f"runs/train/{recipe.name}/seed{seed}"), Reporter()
     with locked(root):
         policy = _best_policy(recipe, given, seed, root, reporter)
@@ -190,8 +190,8 @@ def _tried(recipe: Recipe, policy: Path, given: Sequence[str], reporter: Reporte
     return float(claim.successes or 0), float(sum(faults)), float(sum(scores))
 
 
-def _plannable(task: Task) -> bool:
-    """Whether a planner of joint targets can show a policy of this task what to do."""
+def _of_joints(task: Task) -> bool:
+    """Whether each actuator drives one joint, by a servo or a motor, so that actions can be joint targets."""
     model = task.model
     return not task.course.holds_controls and bool((of_joints(model) & (servos(model) | motors(model))).all())
 

@@ -292,7 +292,7 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
         return posture(ctx, children[0])
     else:
         ctx.verb, *children = children
-    verb = ctx.verb
+    verb, named = ctx.verb, ctx.last if tree.data == "elided" and not ctx.begins else []
     assert verb is not None
     slots = [slot for slot in children if isinstance(slot, lark.Tree)]
     ctx.thing = next((slot for slot in slots if slot.data == "thing"), None)
@@ -319,6 +319,7 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     goes = phrase.has("gap") and (verb.type == "STAND" or (verb.type == "STAY" and not ctx.begins))
     made = _VERBS["TRAVEL" if goes else verb.type](ctx, phrase)  # "stand in front of the ball"
     phrase.done()
+    ctx.last = [*named, *(part for part in ctx.last if part not in named)]  # "touch the box and the ball"
     made = [_bounded(phrase, clause) for clause in made] if phrase.bound else made
     if negated:
         ctx.balance, ctx.lowest, ctx.leaned = (True if verb.type == "FALL" else balance), lowest, []

@@ -150,6 +150,15 @@ class Phrase:
             raise self.unread(self.left[0])
 
 
+def axis_of(phrase: Phrase, axis: Tree) -> tuple[str, np.ndarray]:
+    """Return the words for an axis of the world with its sign, and its direction [3]."""
+    text = {"positive": "+", "negative": "-"}.get(str(axis.children[0]), "") + str(axis.children[-1])
+    if text == "vertical":
+        raise phrase.unread(axis)
+    sign, letter = "-" if text[0] == "-" else "+", text.lstrip("+-")
+    return f"along {sign}{letter}", np.eye(3)["xyz".index(letter)] * float(f"{sign}1")
+
+
 @dataclass
 class Moved:
     """How far the sentence has moved the body before."""
@@ -235,7 +244,7 @@ class Context:
             if words[-1] in ("it", "them"):
                 if not self.last or len(words) > 1:
                     raise NotRead(words[-1], "means nothing that was named before", at)
-                if words == ["it"] and len(self.last) > 1 and not any(map(self.scene.own, self.last)):
+                if words == ["it"] and len(self.last) > 1:
                     names = " or ".join(part.words for part in self.last)
                     raise NotRead("it", f"can mean {names}; say which one, or them", at)
                 found += self.last

@@ -28,6 +28,7 @@ _LONG = 0.03  # m, a shorter segment has no direction
 _MIDDLE = 0.01  # m, from the middle of the body: a part there is on no side
 TOUCH = 0.03  # m between the surfaces of two bodies that touch
 _HANDS = ("hand", "palm", "gripper", "fingertip", "tip", "tool", "effector", "fist", "end")
+_WHOLE = ("body", "trunk", "torso")  # the root, unless names or roles say another one
 _SMALL = ("and", "at", "by", "for", "m", "of", "on", "s", "then", "to", "with", "while")  # in names, no parts of any
 _FEET = ("foot", "feet", "paw")
 _FINGERS = ("finger", "thumb", "index", "middle", "ring", "little", "jaw", "gripper", "tip", "pad")
@@ -96,7 +97,7 @@ class Scene:
     def nouns(self) -> set[str]:
         """All words of which names of parts, joints and objects are made."""
         known = {word for words in (*self.parts.names.values(), *self.joints.values()) for word in words}
-        known |= {"it", "them", "joint", "other", "others", "body"}
+        known |= {"it", "them", "joint", "other", "others", *(_WHOLE if self.rises else ["body"])}
         known |= {
             form for word in NAMED if self.known([word]) for form in (word, "feet" if word == "foot" else f"{word}s")
         }
@@ -117,7 +118,7 @@ class Scene:
 
     def find(self, words: Sequence[str], side: str = "") -> list[Part]:
         """Return the parts or objects that all the words name, on this side if they name none; or none."""
-        if [*words] in (["body"], ["the", "body"]) and not self.known(words):
+        if words[-1] in _WHOLE and {*words[:-1]} <= {"the"} and not self.known(words):
             return [self.parts.of(self.root)]
         fingers = fingers_of(self.fingered, [word for word in words if word not in ("tip", "tips")])
         if words[-1] in ("fingers", "jaws"):

@@ -25,6 +25,9 @@ _OPEN, _CLOSED = ("open", *STRAIGHT), ("closed", *BENT)  # of fingers
 _ASIDE = ("sideways", "to side", "aside")
 _ARMS, _RISES = ("arm", "hand", "palm", "forearm"), 0.2  # share of the way to straight up by which they are raised
 _ON = 0.05  # m, distance from its place at which an object lies on another one, or is above it
+_CROUCHED = 0.3  # as FALLEN, for motions close to the ground
+_DEPTH = 0.3  # share of its height by which a body goes down that squats
+_REACH = 1.5  # times the length of the body, farther than any part of it can go up
 _FAR = 1e3  # m above a thing, which is no bound
 FORMS = {"forwards": "forward", "ahead": "forward", "backwards": "backward", "back": "backward"}
 _STEMS = {"backward": "back", "upward": "up", "downward": "down"}
@@ -119,12 +122,20 @@ def in_place(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
 def raised(ctx: Context, part: Part, sign: int = 1, amount: float | None = None) -> Clause:
     """Return that a part goes up or down; an arm or hand without an amount by a share of what it can rise."""
     scene, least = ctx.scene, c.LENGTH
+    if amount and scene.own(part) and amount > _REACH * scene.length:
+        raise NotRead(quantity(amount, "a_m"), f"is farther than {part.words} can move")
     if sign > 0 and amount is None and part.words.split()[-1] in _ARMS and scene.own(part):
         side = side_of(part.words.split())
         arm = next(iter(scene.known([*([side] if side else []), "arm"])), part)
         up = np.asarray(scene.of.up)
         least = max(least, round(_RISES * float((arm.overhead(scene.data, up) - arm.now(scene.data)) @ up), 2))
     return ctx.clause(c.raised, part=part, sign=sign, amount=amount, least=least)
+
+
+def squat(ctx: Context, phrase: Phrase) -> Clause:
+    """Return that a body on its feet goes down, by what is said or by some."""
+    ctx.lowest, depth = _CROUCHED, phrase.number("distance")
+    return ctx.clause(c.squat, depth=round(depth or _DEPTH * ctx.scene.of.height, 2), exact=depth is not None)
 
 
 def as_high(ctx: Context, parts: Sequence[Part]) -> list[Clause]:

@@ -12,14 +12,12 @@ from movlr_jax.rewards.term import axis_text
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import Part
-from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, Tree
+from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, axis_of
 from movlr_jax.tasks.words.scene import floats
-from movlr_jax.tasks.words.states import UPRIGHT, as_high, placed, upright
+from movlr_jax.tasks.words.states import UPRIGHT, as_high, placed, squat, upright
 from movlr_jax.tasks.words.verbs_objects import move_things
 from movlr_jax.tasks.words.verbs_parts import keep_things, turn_things
 
-_CROUCHED = 0.3  # as FALLEN, for motions close to the ground
-_DEPTH = 0.3  # share of its height by which a body goes down that squats
 _SIT = 0.6  # share of its height at which a body sits, most
 _STANDS = 0.9  # share of its height at the start at which a body stands that has lain or sat, least
 _LIE, _LOW = 0.35, 0.3  # share of its height, or of the length of one that does not stand, at which it lies, most
@@ -133,7 +131,7 @@ def _direction(ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool) ->
     if sum(map(bool, (ways, place, axis, short, away))) > 1 + bool(len(ways) == 1 and (place or short)):
         raise NotRead(ctx.text, "names several directions")
     if axis:
-        return _axis(phrase, axis)
+        return (*axis_of(phrase, axis), None)
     if away:
         if len(away.children) < 2:
             raise phrase.unread(away, "does not say from what")
@@ -157,14 +155,6 @@ def _direction(ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool) ->
     if way not in WAYS:
         raise NotRead(way, f"does not go with {phrase.verb!r}")
     return "backward" if way == "back" else way, ctx.along(way), None
-
-
-def _axis(phrase: Phrase, axis: Tree) -> tuple[str, np.ndarray, None]:
-    text = {"positive": "+", "negative": "-"}.get(str(axis.children[0]), "") + str(axis.children[-1])
-    if text == "vertical":
-        raise phrase.unread(axis)
-    sign, letter = "-" if text[0] == "-" else "+", text.lstrip("+-")
-    return f"along {sign}{letter}", np.eye(3)["xyz".index(letter)] * float(f"{sign}1"), None
 
 
 def _towards(ctx: Context, part: Part, gap: float | None = None) -> tuple[np.ndarray, float]:
@@ -378,7 +368,8 @@ def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
 
 
 def _hover(ctx: Context, phrase: Phrase) -> list[Clause]:
-    phrase.take("here")
+    if phrase.take("here"):
+        ctx.stops = "in place"
     if (
         not phrase.has("height") and ctx.moved.risen is None and ctx.verb and ctx.scene.flies
     ):  # "take off, then hover"
@@ -403,10 +394,7 @@ def _squat(ctx: Context, phrase: Phrase) -> list[Clause]:
     phrase.only("down", "goes down; say walk for other directions")
     phrase.take("here")
     ctx.must_rise(phrase, "sink")
-    ctx.lowest = _CROUCHED
-    depth = phrase.number("distance")
-    usual = round(depth or _DEPTH * ctx.scene.of.height, 2)
-    return [ctx.clause(c.squat, depth=usual, exact=depth is not None)]
+    return [squat(ctx, phrase)]
 
 
 def _low(ctx: Context, body: str, most: float, word: str) -> Clause:

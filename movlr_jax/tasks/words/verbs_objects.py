@@ -8,7 +8,7 @@ from dataclasses import replace
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import Between, Part
-from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase
+from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, axis_of
 from movlr_jax.tasks.words.scene import TOUCH, floats
 from movlr_jax.tasks.words.states import FORMS, free_of, joint, near, paired, placed, points, raised, touches
 
@@ -91,6 +91,11 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
                 raise phrase.unread(away, "has no direction: it is there")
             made.append(ctx.clause(c.shifted, part=part, way=floats(there[0]), amount=distance, word=word))
         return made
+    if objects and (axis := phrase.one("axis")):
+        word, toward = axis_of(phrase, axis)
+        made = approach(ctx, phrase, things, grips=bool(toward[2]))
+        given = {"way": floats(toward), "amount": distance, "word": f"moves {word}"}
+        return [*made, *(ctx.clause(c.shifted, part=part, **given) for part in things)]
     word = phrase.way()
     if objects:
         made = approach(ctx, phrase, things, grips=word in ("up", "down"))

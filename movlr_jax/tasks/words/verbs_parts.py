@@ -81,6 +81,11 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         made = st.in_state(ctx, st.free_of(ctx, things, phrase.verb), *phrase.words("state")[:1])
         if str(state.children[0]) not in st.BENT:  # "raise the arm until it is level"
             return made
+    elif (
+        ctx.scene.stands and [part.place for part in things] == [ctx.scene.root] and not phrase.has("place", "angle")
+    ):
+        phrase.only(way, f"goes {way}")
+        return [st.squat(ctx, phrase)] if sign < 0 else [ctx.clause(c.risen, amount=phrase.number("distance"))]
     elif angle := phrase.number("angle"):  # "raise the arm by 45 degrees"
         phrase.ways()
         if blunt := [part for part in things if ctx.scene.axis(part) is not None]:
@@ -95,6 +100,10 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
 
 
 def _point(ctx: Context, phrase: Phrase) -> list[Clause]:
+    said = [word for words in ctx.named(phrase) for word in words[-1:]]
+    said = [part.words.split()[-1] for part in ctx.last] if said == ["it"] else said
+    if phrase.verb == "extend" and said and {*said} <= {*HINGES.values()}:
+        return _bend(ctx, phrase, -1)
     if (phrase.verb == "swing" or phrase.has("angle", "angle_to")) and (joints := ctx.joints(phrase)):
         return st.joint(ctx, phrase, joints)
     if not phrase.has("direction", "place", "path"):  # "point with the index finger", "extend the thumb"
