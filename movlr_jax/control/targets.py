@@ -24,7 +24,7 @@ from movlr_jax.models.motors import (
     targetable,
     with_targets,
 )
-from movlr_jax.models.stance import over_feet
+from movlr_jax.models.stance import crouched, over_feet
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, SimState, Trajectory
 
@@ -103,7 +103,12 @@ def target_box(
     far = np.where(per > 0, reach / np.maximum(per, 1e-9), np.inf)
     bears = supporting(model, posture)
     bound = np.where(bears, far, np.inf)
-    low, high = np.maximum(low, rest - bound), np.minimum(high, rest + bound)
+    least, most = np.maximum(low, rest - bound), np.minimum(high, rest + bound)
+    for joint, angle in crouched(model, posture).items() if sparse else ():  # it can squat
+        of = (model.actuator_trnid[:, 0] == model.joint(joint).id) & bears
+        there = rest + np.where(of, (angle - posture[model.joint(joint).qposadr[0]]) / np.maximum(per, 1e-9), 0.0)
+        least, most = np.minimum(least, np.maximum(there, low)), np.maximum(most, np.minimum(there, high))
+    low, high = least, most
     share = np.minimum(1.0, np.where(bears, 2, 1) * far / np.maximum(high - low, 1e-9))
     mixing = mixed(model, posture, high - low) * np.where(per > 0, share, 0.5)
     return low, high, over_feet(model, posture, high - low, mixing) if sparse else mixing

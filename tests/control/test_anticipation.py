@@ -34,7 +34,7 @@ def test_joints_follow_the_stride_with_learned_targets():
     targets, joints = ppo.space.targets, ppo.space.targets.joints
     recorded = recorded_targets(task, joints, np.asarray(targets.rest))
     knee = joints.index("knee_angle_r")
-    learned = ppo.teacher.targets[:, knee]
+    learned = ppo.first.teacher.targets[:, knee]
     # the knee is told to bend further and earlier than it is to bend
     assert learned.max() > recorded[:, knee].max()
     assert np.mod(recorded[:, knee].argmax() - learned.argmax(), PHASES) in range(1, PHASES // 5)

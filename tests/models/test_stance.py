@@ -6,7 +6,11 @@ import mujoco
 import numpy as np
 import pytest
 
-from movlr_jax.models.stance import over_feet
+from movlr_jax.control.targets import target_box
+from movlr_jax.models.stance import crouched, over_feet
+from movlr_jax.tasks.words import clauses
+from movlr_jax.tasks.words.reading import read
+from movlr_jax.tasks.words.scene import Scene
 
 JOINTS = ("yaw", "roll", "pitch", "knee", "ankle_pitch", "ankle_roll")
 LEG = """<body pos="0 {y} -.05"><joint name="{s}_yaw" axis="0 0 1"/><joint name="{s}_roll" axis="1 0 0"/>
@@ -26,7 +30,7 @@ def biped(base: str = "<freejoint/>") -> mujoco.MjModel:
     servos = "".join(f'<position joint="{name}" kp="100" ctrlrange="-2 2"/>' for name in names)
     legs = LEG.format(s="l", y=0.1) + LEG.format(s="r", y=-0.1)
     return mujoco.MjModel.from_xml_string(
-        f"<mujoco><default><joint range='-90 90'/></default><worldbody><body pos='0 0 .72'>{base}"
+        f"<mujoco><default><joint range='-90 90'/></default><worldbody><body name='hips' pos='0 0 .72'>{base}"
         f"<geom type='box' size='.1 .15 .1'/>{ARM}{legs}</body></worldbody><actuator>{servos}</actuator></mujoco>"
     )
 
@@ -66,6 +70,41 @@ def test_one_row_bends_hips_knees_and_ankles_alike_so_that_the_body_goes_down():
     pitch, knee, ankle = row[0, [2, 3, 4]] / row[0, 3]
     np.testing.assert_allclose([pitch, knee, ankle], [-0.5, 1.0, -0.5], atol=0.02)
     np.testing.assert_allclose(row[0], row[1], atol=1e-3)
+
+
+@pytest.mark.parametrize("depth", [0.05, 0.2])
+def test_crouch_by_a_depth_bends_the_knees_of_equal_segments_as_trigonometry_says(depth: float):
+    model = biped()
+    found = crouched(model, model.qpos0, depth)
+    knee = 2 * np.arccos(1 - depth / 0.6)  # two segments of 0.3 m, straight at the start
+    assert [found["l_knee"], found["r_knee"]] == pytest.approx([knee, knee], abs=0.02)
+    assert [found["l_pitch"], found["l_ankle_pitch"]] == pytest.approx([-knee / 2, -knee / 2], abs=0.02)
+
+
+def test_crouch_deeper_than_the_legs_can_bend_is_none():
+    assert crouched(biped(), biped().qpos0, 0.58) == {}
+    assert crouched(biped(""), biped("").qpos0, 0.05) == {}, "it does not float"
+
+
+def test_plans_with_sparse_noise_may_bend_legs_as_far_as_a_crouch_needs():
+    model = biped()
+    knee, deepest = 1 + JOINTS.index("knee"), crouched(model, model.qpos0)["l_knee"]  # after the arm
+    assert deepest > 1.5
+    for sparse, most in ((True, deepest), (False, 1.0)):
+        _, high, _ = target_box(model, model.qpos0, lambda qpos: np.zeros(model.nu), 1.0, sparse)
+        assert high[knee] == pytest.approx(most, abs=1e-3)
+
+
+@pytest.mark.parametrize(("bent", "term"), [(0.0, True), (0.8, False)])
+def test_squat_from_straight_legs_has_a_term_for_their_joints(bent: float, term: bool):
+    model, data = biped(), mujoco.MjData(biped())
+    for joint, share in (("pitch", -0.5), ("knee", 1.0), ("ankle_pitch", -0.5)):
+        for side in "lr":
+            data.joint(f"{side}_{joint}").qpos[0] = share * bent
+    data.qpos[2] -= 0.6 * (1 - np.cos(bent / 2))
+    at = Scene(model, data.qpos.copy(), model.body(1).name, (1.0, 0.0, 0.0), {}, ())
+    (squat,) = (clause for clause in read("squat", at).clauses if clause.row is clauses.squat)
+    assert ("legs" in [t.name for t in squat.measure.terms]) == term
 
 
 @pytest.mark.parametrize("base", ["", "<joint name='x' type='slide'/>"])

@@ -233,7 +233,14 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
         ("person", "raise the right arm by 5 cm", {"right_shoulder_y": -0.6}, "right_arm_raised_m", 0.094, 0),
         ("person", "lower the right arm", {"right_shoulder_y": -3.0}, "right_arm_lowered_m", -1.0746, 0),
         # forward or to the side; it hangs straight down at the start
-        ("person", "raise the right arm by 45 degrees", {"right_shoulder_y": -0.78}, "right_arm_elevated_rad", 0.78, 1),
+        (
+            "person",
+            "raise the right arm by 45 degrees",
+            {"right_shoulder_y": -0.78},
+            "right_arm_elevated_rad",
+            0.78,
+            1,
+        ),
         ("person", "raise the left arm by 45 degrees", {"left_shoulder_x": 0.78}, "left_arm_elevated_rad", 0.78, 1),
         ("person", "raise the left arm by 45 degrees", {"left_shoulder_x": 1.4}, "left_arm_elevated_rad", 1.4, 0),
         ("person", "stand on the left leg", {"right_hip": -0.9, "right_knee": 1.2}, "right_foot_raised_m", 0.15, 1),

@@ -344,17 +344,20 @@ def at_height(of: Subject, body: str, amount: float, word: str, low: bool = Fals
     )  # fmt: skip
 
 
-def squat(of: Subject, depth: float, returns: bool = False, exact: bool = False) -> Measure:
+def squat(of: Subject, depth: float, returns: bool = False, exact: bool = False, legs: Travels = ()) -> Measure:
     """How far in m it goes down, or down and up again, the smaller one.
 
-    exact: whether the sentence gives the depth.
+    exact: whether the sentence gives the depth. legs: joints of straight legs with their values in rad at the start
+    and down there.
     """
     swing = f" * jnp.sin(jnp.pi * jnp.minimum(state.time / {CYCLE_S:g}, 1.0)) ** 2" * returns
+    bends = ", ".join(f"state.q({quoted(name)}) - {a:.3g} - {b - a:.3g}{swing}" for name, a, b in legs)
     return Measure(
         f"go down by {100 * depth:.0f} cm{' and come up again' * returns}",
         "down_and_up_m" if returns else "down_m", f"-{of.risen}",
         about(depth if exact else None, LENGTH, Goal(0.7 * depth, best=depth, scale=depth)),
-        (Term("depth", "down", 30.0, error(f"{of.risen} + {depth:g}{swing}")),),
+        (Term("depth", "down", 30.0, error(f"{of.risen} + {depth:g}{swing}")),
+         *([Term("legs", "joint", 3.0, f"-jnp.mean(jnp.abs(jnp.array([{bends}])))")] * bool(legs))),
         kind="down", counts="returned" if returns else "held", changes="height",
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from movlr_jax._util.quantities import quantity
 from movlr_jax.errors import UserError
 from movlr_jax.models.hands import Fingers
 from movlr_jax.models.names import side_of
+from movlr_jax.models.stance import crouched
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import JOINTS, Part
@@ -27,6 +28,9 @@ _ARMS, _RISES = ("arm", "hand", "palm", "forearm"), 0.2  # share of the way to s
 _ON = 0.05  # m, distance from its place at which an object lies on another one, or is above it
 _CROUCHED = 0.3  # as FALLEN, for motions close to the ground
 _DEPTH = 0.3  # share of its height by which a body goes down that squats
+_BENDS = 0.05  # rad, by which a joint of a leg bends that counts
+# straight legs have bent by more than a share of their way when the body is lower by some: about the root of it
+_SOME, _STRAIGHT = 0.1, 0.25
 _REACH = 1.5  # times the length of the body, farther than any part of it can go up
 _FAR = 1e3  # m above a thing, which is no bound
 FORMS = {"forwards": "forward", "ahead": "forward", "backwards": "backward", "back": "backward"}
@@ -135,7 +139,15 @@ def raised(ctx: Context, part: Part, sign: int = 1, amount: float | None = None)
 def squat(ctx: Context, phrase: Phrase) -> Clause:
     """Return that a body on its feet goes down, by what is said or by some."""
     ctx.lowest, depth = _CROUCHED, phrase.number("distance")
-    return ctx.clause(c.squat, depth=round(depth or _DEPTH * ctx.scene.of.height, 2), exact=depth is not None)
+    usual, scene = round(depth or _DEPTH * ctx.scene.of.height, 2), ctx.scene
+    down, some = (crouched(scene.model, scene.qpos, share * usual) for share in (1.0, _SOME))
+    now = {joint: scene.reach(joint)[2] for joint in down}
+    bent = [joint for joint, angle in down.items() if abs(angle - now[joint]) > _BENDS]
+    most = max(bent, key=lambda joint: abs(down[joint] - now[joint]), default="")
+    first = (some.get(most, now[most]) - now[most]) / (down[most] - now[most]) if most else 0.0
+    straight = first > _STRAIGHT  # the first bit of bending hardly lowers the body
+    legs = tuple((joint, round(now[joint], 3), round(down[joint], 3)) for joint in bent if straight)
+    return ctx.clause(c.squat, depth=usual, exact=depth is not None, legs=legs)
 
 
 def as_high(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
