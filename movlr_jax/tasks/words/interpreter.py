@@ -55,6 +55,8 @@ _ENDLESS = (c.stay, c.steps, c.never, c.still, c.untouched)  # they are so all t
 _SPARE = 1.2  # times the mean speed that is needed to be somewhere in time
 _SOME_S = 1.4  # s, of a travel without an amount before or after another phase, at its speed, at least
 _LONGEST = 1000.0  # s
+_OF_WORLD = ("to ", "along ")  # how words for directions begin that do not turn with the body
+_ASIDE = 0.3  # of the direction of a travel that is to one side
 _HIGH = 0.1  # m, of steps "lifting the knees high"
 
 
@@ -210,6 +212,16 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
     kept = {clause["thing"] for clause in phase if clause.row is c.untouched}
     if any(clause.row is c.near and clause["other"] in kept for clause in phase):
         raise NotRead(str(ctx.verb), "is both asked for and excluded")
+    if c.turn in _rows(phase):
+        left = ctx.scene.around[1]
+        to_side = (cl for cl in phase if cl.row is c.travel and not cl["turns"] and abs(left @ cl["way"]) > _ASIDE)
+        for cl in (cl for cl in to_side if not cl["word"].startswith(_OF_WORLD)):
+            why = "can mean two ways while it turns; say which is first, with 'then'"
+            raise NotRead(cl["word"].split()[-1], why, len(ctx.text))
+    closes = {name: cl for cl in phase if cl.row is c.closed for digit in cl["digits"] for name, _, _ in digit}
+    for cl in (cl for cl in phase if cl.row is c.joint and cl["name"] in closes):
+        why = f"contradicts {closes[cl['name']].measure.text!r} at the same time; say which is first, with 'then'"
+        raise NotRead(str(ctx.verb), why, len(ctx.text))
     if {c.around, c.travel} <= _rows(phase) or (ctx.up and {c.squat, c.lasts} <= _rows(phase)):
         raise NotRead(str(ctx.verb), "contradicts what is before; say which is first, with 'then'", len(ctx.text))
     if c.squat in _rows(phase) and c.stay in _rows(phase) and ctx.up:
@@ -245,7 +257,7 @@ def _placed(ctx: Context, phase: list[Clause]) -> list[Clause]:
     placed = list[Clause]()
     for clause in phase:
         if clause.row is c.travel:
-            if not clause["word"].startswith(("to ", "along ")):
+            if not clause["word"].startswith(_OF_WORLD):
                 seen, way = turns or ctx.moved.yaw is None, np.asarray(clause["way"])
                 way = way if seen else ctx.scene.turned(way, ctx.moved.yaw or 0.0)
                 clause = clause.but(way=floats(way), turns=bool(seen and abs(float(way @ up)) < 0.7))
