@@ -222,7 +222,8 @@ def _stopped(model: mujoco.MjModel, data: mujoco.MjData, hand: Hand) -> Hand:
 
     def pressed(shares: np.ndarray) -> float:
         moved.qpos[at] = straight + shares * (closed - straight)
-        mujoco.mj_fwdPosition(model, moved)
+        mujoco.mj_kinematics(model, moved)
+        mujoco.mj_collision(model, moved)
         bodies = model.body_weldid[model.geom_bodyid[moved.contact.geom]]
         meets = np.isin(bodies, moving).any(axis=1) & np.isin(bodies, fixed).any(axis=1)
         return float(-moved.contact.dist[meets].min(initial=0.0))

@@ -68,9 +68,8 @@ def fingers_in_state(ctx: Context, phrase: Phrase) -> list[Clause]:
 def closed(ctx: Context, of: Fingers, opens: bool = False, share: float | None = None) -> Clause:
     """Return that fingers or jaws are open or closed; an open hand has its thumb out."""
     digits = of.hand.digits if opens and of.digits == of.hand.fingers else of.digits
-    thumb = (
-        () if opens else tuple(j for d in of.hand.digits if d.name == "thumb" and d not in digits for j in d.joints)
-    )
+    thumbs = [digit for digit in of.hand.digits if digit.name == "thumb" and digit not in digits and not opens]
+    thumb = tuple(joint for digit in thumbs for joint in digit.joints)
     joints = tuple(digit.joints for digit in digits if digit.joints)
     return ctx.clause(c.closed, words=of.words, digits=joints, opens=opens, share=share, thumb=thumb)
 

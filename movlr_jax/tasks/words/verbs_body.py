@@ -370,13 +370,12 @@ def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
 def _hover(ctx: Context, phrase: Phrase) -> list[Clause]:
     if phrase.take("here"):
         ctx.stops = "in place"
-    if (
-        not phrase.has("height") and ctx.moved.risen is None and ctx.verb and ctx.scene.flies
-    ):  # "take off, then hover"
+    unknown = not phrase.has("height") and ctx.moved.risen is None
+    if unknown and ctx.scene.flies:  # "take off, then hover"
         high = round(ctx.scene.resting + _IN_AIR, 3)
         up = ctx.clause(c.at_height, body=ctx.scene.root, amount=high, word="hover in the air", least=True)
         return [up, ctx.clause(c.stay)]
-    if not phrase.has("height") and ctx.moved.risen is None:
+    if unknown:
         raise phrase.no("does not say at which height")
     return [*_height(ctx, phrase), ctx.clause(c.stay)]
 

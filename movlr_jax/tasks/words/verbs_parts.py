@@ -54,7 +54,7 @@ def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         axis = np.cross(ctx.scene.of.up, ctx.along(way)) if (way := phrase.ways(keep=True)[0]) in WAYS else None
         waist = axis is not None and [words[-1] for words in ctx.named(phrase)] in (["waist"], ["neck"])
         if waist and (about := ctx.hinges(phrase, axis)):
-            phrase.ways()
+            phrase.way()  # there is no other
             by = phrase.number("angle")
             return [st.moved(ctx, name, of, by) for name, of in about]
         return lean(ctx, phrase)
@@ -87,7 +87,7 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         phrase.only(way, f"goes {way}")
         return [st.squat(ctx, phrase)] if sign < 0 else [ctx.clause(c.risen, amount=phrase.number("distance"))]
     elif angle := phrase.number("angle"):  # "raise the arm by 45 degrees"
-        phrase.ways()
+        phrase.only(way, f"goes {way} by an angle; say raise it by so much, or to which side it points")
         if blunt := [part for part in things if ctx.scene.axis(part) is not None]:
             raise NotRead(blunt[0].words, "is no limb, of which an angle is known; say by how many cm")
         return [ctx.clause(c.elevated, part=part, sign=sign, angle=angle) for part in things]
