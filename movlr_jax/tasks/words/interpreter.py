@@ -294,12 +294,7 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     if tree.data == "elided":
         if ctx.verb is None and [child.data for child in children[:1]] == ["thing"] and _is_posture(children[1:]):
             return posture(ctx, lark.Tree("posture", [children[0].children[0], children[1]]))
-        if ctx.verb is None or ctx.verb.type not in _GOES_ON:
-            raise NotRead(ctx.span(tree), "has no verb", span(tree, ctx.text)[1])
-        if ctx.verb.type == "PUT" and len(children) < 2:
-            raise NotRead(ctx.span(tree), "is a second place, or has none", span(tree, ctx.text)[1])
-        if ctx.thing is not None and not any(child.data == "thing" for child in children):
-            children = [ctx.thing, *children]  # "rotate joint1 by 30 degrees, then by 10 degrees"
+        children = _going_on(ctx, tree, children)
     elif isinstance(children[0], lark.Tree):
         return posture(ctx, children[0])
     else:
@@ -346,6 +341,17 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     if not made and verb.type not in _MAY_SAY_NOTHING:
         raise NotRead(str(verb), "asks for nothing that can be measured here", verb.start_pos or 0)
     return made
+
+
+def _going_on(ctx: Context, tree: Tree, said: list[Tree]) -> list[Tree]:
+    """Return what is said of the verb before, with the thing it acted on if no other one is. Raises NotRead."""
+    if ctx.verb is None or ctx.verb.type not in _GOES_ON:
+        raise NotRead(ctx.span(tree), "has no verb", span(tree, ctx.text)[1])
+    if ctx.verb.type == "PUT" and len(said) < 2:
+        raise NotRead(ctx.span(tree), "is a second place, or has none", span(tree, ctx.text)[1])
+    if ctx.thing is not None and not any(child.data == "thing" for child in said):
+        return [ctx.thing, *said]  # "rotate joint1 by 30 degrees, then by 10 degrees"
+    return said
 
 
 def _taking(ctx: Context, made: list[Clause], s: float, over: bool) -> list[Clause]:
