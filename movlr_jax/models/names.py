@@ -63,6 +63,11 @@ def words_of_all(names: Iterable[str]) -> dict[str, list[str]]:
     return {name: _joined(words, coded=len(places) > 1) for name, words in split.items()}
 
 
+def coded(word: str) -> str:
+    """Return the place and side of two letters: "FL" -> "front left"; "" for other words."""
+    return " ".join(_CODES.get(word.lower(), ()))
+
+
 def side_of(words: Sequence[str]) -> str:
     """Return left or right, the first that is among `words`; "" for neither."""
     return next((word for word in words if word in SIDES), "")

@@ -70,7 +70,7 @@ def facts(clause: Clause) -> dict[str, Any]:
     if clause.row is c.pointed:
         found["limb"] = given["axis"] is None
     if clause.row is c.never:
-        found = facts(given["what"]) | {"clause": "never", "what": given["what"].row.__name__}
+        found = facts(given["what"]) | {"clause": "never", "what": given["what"].row.__name__, "most": given["most"]}
     if clause.row is c.squat:
         found |= {"m": -given["depth"], "returns": given["returns"]}
     if clause.row is c.at_height:

@@ -755,19 +755,25 @@ def waves(of: Subject, part: Part, trunk: str, left: Vector, far: float = 0.1, t
     )  # fmt: skip
 
 
-def never(of: Subject, what: Clause, both: bool = True) -> Measure:
+def never(of: Subject, what: Clause, both: bool = True, most: float | None = None) -> Measure:
     """Greatest value of the measure of what should not happen at any time of a phase.
 
-    both: whether the other way counts, too: to the right, or down.
+    both: whether the other way counts, too: to the right, or down. most: how much of it is allowed; None: what counts
+    as none.
     """
     other, apart = what.measure, what.row in (near, over)
     sided: Callable[[np.ndarray], np.ndarray] = np.abs if both else lambda x: np.maximum(x, 0.0)
-    limit = other.limit or {"m": LENGTH, "rad": 0.2}.get(other.metric.rpartition("_")[2], 0.1)
-    wanted, weight = error(other.quantity if both else f"jnp.maximum({other.quantity}, 0.0)"), 10.0
+    limit = most or other.limit or {"m": LENGTH, "rad": 0.2}.get(other.metric.rpartition("_")[2], 0.1)
+    far = f"jnp.abs({other.quantity})" if both and most else other.quantity
+    wanted = error(far if both and not most else f"jnp.maximum({far} - {most or 0.0:g}, 0.0)")
+    weight, text = 10.0, "never turn" if both and what.row is turn else f"never {other.text}"
+    if what.row is pointed:
+        text = f"never {what['part'].words} tilted"
     if apart:
         wanted, weight = f"jnp.minimum({other.quantity}, {2 * limit:g})", 20.0
     return Measure(
-        "never turn" if both and what.row is turn else f"never {other.text}", f"never_{other.metric}", other.quantity,
+        text if not most else f"{text} by more than {quantity(most, other.metric)}",
+        f"never_{other.metric}", other.quantity,
         Goal(limit, scale=0.1) if apart else Goal(high=limit, scale=max(limit, 0.1)),
         (Term(f"never_{other.terms[0].name}", other.kind, weight, wanted),),
         kind=other.kind,

@@ -24,7 +24,9 @@ _VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {**BODY_VERBS, **
 _GOES_ON = ("TRAVEL", "TURN", "STEP", "RAISE", "LOWER", "BEND", "STRAIGHTEN", "WAVE", "TOUCH", "POINT", "KEEP",
             "JUMP", "CLOSE", "OPEN", "LEAN", "PUT", "MOVE", "PUSH")  # fmt: skip
 _MAY_SAY_NOTHING = ("STAY", "KEEP", "STAND")
-_NEVER = (c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.over, c.joint, c.squat, c.leaned)
+_NEVER = (
+    c.turn, c.jump, c.bent, c.raised, c.waves, c.near, c.over, c.joint, c.squat, c.leaned, c.pointed, c.risen,
+)  # fmt: skip
 _AMOUNTS = ("by", "to", "amount", "angle", "times")
 _AMOUNT_SLOTS = ("distance", "angle", "angle_to", "times", "height")
 _LEAST = ("at least", "more than", "no less than", "not less than")
@@ -57,6 +59,8 @@ _SOME_S = 1.4  # s, of a travel without an amount before or after another phase,
 _LONGEST = 1000.0  # s
 _OF_WORLD = ("to ", "along ")  # how words for directions begin that do not turn with the body
 _ASIDE = 0.3  # of the direction of a travel that is to one side
+_LEVEL = 0.1  # m, by which a body may rise or sink that should keep its height
+_EXCLUDES = ("without", "do not", "dont", "never")
 _HIGH = 0.1  # m, of steps "lifting the knees high"
 
 
@@ -73,7 +77,7 @@ def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
                 phases.append(get_up(ctx) if up and down else found)
             ctx.up = False
     if len(phases) > 1:
-        phases = [_with_amounts(phase) for phase in phases]
+        phases = [_with_amounts(phase) for phase in _throughout(tree, phases)]
     phases = [[*phase, *_paces(ctx, phase)] for phase in phases]
     balance = scene.stands if ctx.balance is None else ctx.balance and scene.rises
     every = [clause for phase in phases for clause in phase]
@@ -87,6 +91,18 @@ def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
     if sentence.seconds > _LONGEST:
         raise NotRead(text, f"takes about {sentence.seconds:.0f} s, and {_LONGEST:.0f} s at most are simulated")
     return sentence
+
+
+def _throughout(tree: Tree, phases: list[list[Clause]]) -> list[list[Clause]]:
+    """Return phases that all have what is excluded at the end, behind a comma: "a, then b, without c"."""
+    *_, before, end = [None, None, *tree.children[-1].children]
+    if not isinstance(before, lark.Token) or before.type != "COMMA" or not isinstance(end, lark.Tree):
+        return phases
+    never = [clause for clause in phases[-1] if clause.row is c.never]
+    never = never if str(end.children[0]) in _EXCLUDES else []
+    return [
+        [*phase, *(clause for clause in never if not _excluded([clause]) & _metrics(phase))] for phase in phases[:-1]
+    ] + phases[-1:]
 
 
 def _rows(clauses: Sequence[Clause]) -> set[object]:
@@ -128,7 +144,7 @@ def _paces(ctx: Context, phase: list[Clause]) -> list[Clause]:
 
 def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
     """Return the clauses of a phase; several for "pick it up and put it", "climb and hover", "a, b, then c"."""
-    done, group, together, apart = list[list[Clause]](), list[Clause](), False, False
+    done, group, together, apart, waited = list[list[Clause]](), list[Clause](), False, False, False
 
     def next_one() -> list[Clause]:
         done.extend([_placed(ctx, _consistent(ctx, group))] * bool(group))
@@ -149,8 +165,10 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
         climbs = flies and any(_climbs(ctx.scene, clause) for clause in group)
         if not together and (climbs or (comes and c.travel in _rows(group))):
             group = next_one()
+        apart |= waited and not together and child.data == "clause" and isinstance(verb, lark.Token)
         ctx.begins, low = apart or not group, ctx.low
         made = _clause(ctx, child)
+        waited = _rows(made) == {c.lasts} or (verb in ("wait", "pause") and c.lasts in _rows(made))
         if not together and ctx.up and {c.squat, c.lasts} <= _rows(group):  # "squat, wait 2 s and stand up"
             made, apart, ctx.up = get_up(ctx), True, False
         apart &= _rows(made) != {c.lasts}  # "squat, hold for 2 s, then stand up"
@@ -187,7 +205,7 @@ def _metrics(clauses: Sequence[Clause]) -> set[tuple[str, int]]:
 
 
 def _excluded(clauses: Sequence[Clause]) -> set[tuple[str, int]]:
-    never = [clause for clause in clauses if clause.row is c.never]
+    never = [clause for clause in clauses if clause.row is c.never and not clause["most"]]
     one = _metrics([clause["what"] for clause in never])
     return one | {(metric, -sign) for metric, sign in _metrics([cl["what"] for cl in never if cl["both"]])}
 
@@ -209,6 +227,10 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
     up = (cl["what"] for cl in phase if cl.row is c.never and cl["what"].row is c.raised)
     if c.jump in _rows(phase) and any(cl["part"].words.split()[-1] in _OF_LEGS for cl in up):
         raise NotRead("jump", "is both asked for and excluded: the feet leave the ground", len(ctx.text))
+    lifted = {cl["part"] for cl in phase if cl.row is c.raised and cl["sign"] > 0 and cl.measure.goal != Goal()}
+    if on := next((cl for cl in phase if cl.row is c.over and cl["word"] == "on" and cl["part"] in lifted), None):
+        why = f"contradicts that {on['part'].words} is lifted at the same time; say which is first, with 'then'"
+        raise NotRead(f"on the {on['other'].words}", why, len(ctx.text))
     kept = {clause["thing"] for clause in phase if clause.row is c.untouched}
     if any(clause.row is c.near and clause["other"] in kept for clause in phase):
         raise NotRead(str(ctx.verb), "is both asked for and excluded")
@@ -232,7 +254,10 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
         if ctx.stops:
             why = "contradicts a travel at the same time; say which is first, with 'then'"
             raise NotRead(ctx.stops, why)
-        if any(cl.row is c.still and cl["words"].split()[-1] in _OF_LEGS for cl in phase) and ctx.scene.stands:
+        kept = [cl["words"] for cl in phase if cl.row is c.still] + [
+            cl["what"]["part"].words for cl in phase if cl.row is c.never and cl["what"].row is c.shifted
+        ]
+        if any(words.split()[-1] in _OF_LEGS for words in kept) and ctx.scene.stands:
             raise NotRead("legs", "have to move for a travel", len(ctx.text))
         phase = [clause for clause in phase if clause.row is not c.stay]
     if c.steps in _rows(phase):  # "lifting the knees high" is how it steps
@@ -307,10 +332,14 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
         return in_place(ctx, Phrase(ctx.text, str(verb), slots))
     if negated and verb.type == "RELEASE":  # "without dropping it"
         return hold(ctx, Phrase(ctx.text, str(verb), slots))
-    if negated and {slot.data for slot in slots} & {*_AMOUNT_SLOTS}:
+    amounts = [slot for slot in slots if negated and slot.data in _AMOUNT_SLOTS]
+    most = Phrase(ctx.text, str(verb), amounts)
+    allowed = most.number("distance", "angle")
+    if most.left or (amounts and most.bound != "more than"):
         raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
+    slots = [slot for slot in slots if slot not in amounts]
     sided = any(slot.data == "direction" for slot in slots)
-    phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)])
+    phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)], excluded=negated)
     undone = {other for pair in _UNDONE if verb.type in pair for other in pair if other != verb.type}
     if undone & ctx.verbs:  # "make a fist, then open the hand again"
         phrase.left = [slot for slot in phrase.left if slot.data != "times" or slot.children[0] != "again"]
@@ -330,7 +359,7 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     made = [_bounded(phrase, clause) for clause in made] if phrase.bound else made
     if negated:
         ctx.balance, ctx.lowest, ctx.leaned = (True if verb.type == "FALL" else balance), lowest, []
-        made = [] if verb.type == "FALL" else [_never(ctx, clause, verb, sided) for clause in made]
+        made = [] if verb.type == "FALL" else [_never(ctx, clause, verb, sided, allowed) for clause in made]
         return [*made, ctx.clause(c.lasts, s=seconds)] if seconds else made
     if taken:
         if not made or any(cl.row in _ENDLESS or (cl.row is c.travel and not cl["distance"]) for cl in made):
@@ -387,7 +416,10 @@ def _as_it_is(slot: Tree, verb: lark.Token) -> bool:
     return verb.type in _EXTENTS.get(said, ())
 
 
-def _never(ctx: Context, clause: Clause, verb: lark.Token, sided: bool) -> Clause:
+def _never(ctx: Context, clause: Clause, verb: lark.Token, sided: bool, most: float | None) -> Clause:
+    """Return that a clause should not be so; most: how much of it is allowed, in rad or m."""
+    if most and (clause.row not in _NEVER or clause.row in (c.near, c.over, c.waves)):
+        raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     if clause.row is c.travel:
         ctx.stops = str(verb)
         return ctx.clause(c.stay)
@@ -396,10 +428,12 @@ def _never(ctx: Context, clause: Clause, verb: lark.Token, sided: bool) -> Claus
         return ctx.clause(c.untouched, thing=clause["other"], shapes=shapes)
     said = dict(clause.given)
     if clause.row is c.bent and clause["sign"] < 0 and not clause["to"]:  # "without straightening the knee"
-        return ctx.clause(c.never, what=clause.but(to=None), both=False)
+        return ctx.clause(c.never, what=clause.but(to=None), both=False, most=most)
     if any(said.get(name) is not None for name in _AMOUNTS) or said.get("exact"):
         raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     if clause.row not in _NEVER:
         raise NotRead(str(verb), "cannot be excluded", verb.start_pos or 0)
     both = clause.row is c.joint or (clause.row is c.turn and not sided)
-    return ctx.clause(c.never, what=clause, both=both)
+    if str(verb) == "change height":
+        both, most = True, _LEVEL
+    return ctx.clause(c.never, what=clause, both=both, most=most)

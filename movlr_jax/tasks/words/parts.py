@@ -122,12 +122,12 @@ class Parts:
         words = adjectives_in(words)
         first = next((i for i, word in enumerate(words) if word not in _BEFORE), len(words))
         around = {*SIDES, *PLACES}
-        skipped = 2 if len(words) > first + 1 and {*words[first : first + 2]} <= around else 1
-        for begin in range(first, min(first + 1 + skipped, len(words))):  # "the red target" is called target
+        sided = next((i for i, word in enumerate(words[first:]) if word not in around), 0)
+        for begin in range(first, min(first + 1 + sided, len(words))):
             *more, noun = words[begin:]
             singular = _SINGULAR.get(noun, noun if noun.endswith("ss") else noun.removesuffix("s"))
             if found := self._named([*more, noun]) or self._named([*more, singular]):
-                if {*words[first:begin]} & around:
+                if begin > first:
                     raise self._missing(words[first:], found)
                 alike = self._alike(found)
                 if len(alike) > len(found) and side_of(words[begin:]):  # is foot_1 or foot_2 the right one?

@@ -11,6 +11,7 @@ import numpy as np
 
 from movlr_jax.errors import UserError
 from movlr_jax.models.hands import Fingers, fingers_of
+from movlr_jax.models.names import part_of, place_of, side_of
 from movlr_jax.tasks.words.clauses import Clause, P, Row, clause
 from movlr_jax.tasks.words.parts import JOINTS, Part
 from movlr_jax.tasks.words.scene import ABOUT, HINGES, ORDINALS, Scene
@@ -52,6 +53,7 @@ class Phrase:
     verb: str
     left: list[Tree] = field(default_factory=list)
     lasts: bool = False  # whether it says for how long
+    excluded: bool = False  # whether it should not happen
     bound: str = ""  # "at least" or "at most", of the amount that was taken
 
     def has(self, *kinds: str) -> Tree | None:
@@ -63,8 +65,8 @@ class Phrase:
         self.left = [slot for slot in self.left if slot not in found]
         return found
 
-    def one(self, kind: str) -> Tree | None:
-        found = self.take(kind)
+    def one(self, *kinds: str) -> Tree | None:
+        found = self.take(*kinds)
         if len(found) > 1:
             raise self.unread(found[1], "is said twice")
         return found[0] if found else None
@@ -81,9 +83,9 @@ class Phrase:
         word, at = span(slot, self.text)
         return NotRead(word, why or f"says nothing that is understood of {self.verb!r}", at)
 
-    def number(self, kind: str, signed: bool = False) -> float | None:
-        """Take the number of a slot in m, rad, s or m/s; None if it is not said."""
-        slot = self.one(kind)
+    def number(self, *kinds: str, signed: bool = False) -> float | None:
+        """Take the number of the slot of one of these kinds in m, rad, s or m/s; None if it is not said."""
+        slot = self.one(*kinds)
         if slot is None:
             return None
         tokens = [t for t in slot.children if isinstance(t, lark.Token)]
@@ -181,6 +183,7 @@ class Context:
     thing: Tree | None = None  # that the last verb acts on
     last: list[Part] = field(default_factory=list)  # that "it" means
     it: list[list[str]] = field(default_factory=list)  # words of the joints or fingers that "it" means
+    closed: list[Clause] = field(default_factory=list)  # of the last fingers that closed or opened
     at: dict[str, float | None] = field(default_factory=dict)  # joint -> value after the clauses before, if known
     balance: bool | None = None  # None: as the body stands at the start
     lowest: float = FALLEN
@@ -217,6 +220,9 @@ class Context:
         """Return the words of each thing that nouns name: of "left and right arm" two, of "tip of the thumb" one."""
         found = list[list[str]]()
         for noun in nouns.children:
+            if isinstance(noun, lark.Token):  # except
+                found[-1] += ["except", *self.span(nouns.children[-1]).split()]
+                break
             words = self.span(noun).split()
             if "of" in words:
                 at = words.index("of")
@@ -251,6 +257,17 @@ class Context:
                 continue
             if ordinal := next((word for word in words if word in ORDINALS), ""):
                 raise NotRead(ordinal, "is known of joints of an arm or a finger alone; say the name", at)
+            if "except" in words:
+                at_word = words.index("except")
+                every, none = (self.scene.known(some) for some in (words[:at_word], words[at_word + 1 :]))
+                parts = [part for part in every if part.place not in {other.place for other in none}]
+                if not none or len(parts) != len(every) - len(none):
+                    raise NotRead(" ".join(words), "is no part, joint or object of this model", at)
+                found += parts
+                continue
+            if {"other", "others"} & {*words}:
+                found += self._others(words, hinge, at)
+                continue
             count = next((NUMBERS[word] for word in words[1:] if "all" in words and word in NUMBERS), 0)
             words = [word for word in words if not count or word not in NUMBERS]
             words = [HINGES.get(word, word) for word in words] if hinge else words
@@ -278,6 +295,23 @@ class Context:
             found += parts
         named = said == self.it or all(fingers_of(self.scene.fingered, words) for words in said)
         self.last, self.it = found, said if named else []
+        return found
+
+    def _others(self, words: list[str], hinge: bool, at: int) -> list[Part]:
+        """Return the parts of the body that were not named just before: the other arm, the other legs."""
+
+        def where(part: Part) -> object:
+            around = part.words.split()
+            return (place_of(around), side_of(around)) if side_of(around) else part.place
+
+        kind = [word for word in words if word not in ("other", "others")]
+        kind = kind or [part_of(part.words.split())[-1] for part in self.last[:1]]
+        kind = [HINGES.get(word, word) for word in kind] if hinge else kind
+        every = [part for part in self.scene.known(["all", *kind]) if self.scene.own(part)] if kind else []
+        found = [part for part in every if where(part) not in map(where, self.last)]
+        one = len(found) == 1 or words[-1].endswith("s") or words[-1] == "feet"
+        if not found or not one or len(found) == len(every):
+            raise NotRead(" ".join(words), "does not say which, as none was named just before", at)
         return found
 
     def things(self, phrase: Phrase, needs: str = "", hinge: bool = False) -> list[Part]:
@@ -354,6 +388,10 @@ class Context:
         def find(words: list[str]) -> list[Fingers]:
             if words in (["others"], ["other", "fingers"]):
                 return [of.others for named in self.it for of in fingers_of(self.scene.fingered, named)]
+            if "except" in words:
+                at = words.index("except")
+                every, none = (fingers_of(self.scene.fingered, some) for some in (words[:at], words[at + 1 :]))
+                return [of.others for of in none if every and len(none) == 1]
             found = fingers_of(self.scene.fingered, words)
             if found and (others := self.scene.other_hands(words)):
                 raise NotRead(" ".join(words), f"can mean {' or '.join(others)}; say which one, or both")

@@ -18,6 +18,7 @@ import lark
 from lark.visitors import CollapseAmbiguities
 
 from movlr_jax.errors import UserError
+from movlr_jax.models.names import coded, place_of
 from movlr_jax.tasks.words.interpreter import meaning
 from movlr_jax.tasks.words.parts import NAMED
 from movlr_jax.tasks.words.phrase import NUMBERS, NotRead
@@ -35,6 +36,8 @@ _UNITS = "met(?:er|re)s?|m|cm|centimet(?:er|re)s?|seconds?|s|degrees?|revolution
 _IS, _WHO = r"(?:it is|it was|they are|they were|you are)", r"(?:you|it|they)"
 _GOES = "walk|go|run|drive|fly|trot|crawl|jog|roll"
 _WHOLE = "body|robot|humanoid|person|human|figure|character|agent|dog|robot dog|quadruped|drone|quadcopter|walker|ant"
+_BENDS = r"\b((?:bend|flex|straighten)\w*(?: the| your)?(?: left| right| both)?)"
+_LET = r"\bwithout letting ((?:the|your|its) [\w ]+?|it|them)"
 _CHANGED = "covered|walked|travelled|traveled|gone|moved|driven|flown|turned|rotated|spun|climbed"
 _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"[.!?]+\s*$", ""),
@@ -63,6 +66,7 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"\b({_NUMBERS}) and a half (?={_UNITS})\b", lambda found: f"{NUMBERS.get(found[1].lower()) or found[1]}.5 "),
     (r"\ban? (?=(?:centi)?met(?:er|re)\b)|(?:(?<=for )|(?<=in )|(?<=over ))a (?=second\b)", "1 "),
     (r"\bminus (?=\d)", "-"),
+    (r"\bthrough (?=-?\d|(?:an?|one) (?:full|half|quarter|whole) turn\b|half an? turn\b)", "by "),
     (r"(?<=\d) ?(?:feet|foot)\b", " ft"),
     (r"\b(counter|anti)-(clockwise)", r"\1\2"),
     (r"(?<=\d)-?(?=(?:m|cm|mm|s|deg|degrees?|rad|km/h|m/s)\b)|(?<=\d)-(?=degree)|(?<=[a-z])-(?=[a-z]{3})", " "),
@@ -76,6 +80,19 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
      r"\1 keeping \2 "),
     (r"\bwithout letting ((?:the|your) [\w ]+?) touch (?=the (?:ground|floor)\b)", r"and keep \1 off "),
     (r"\bpick ((?:the|a|an) [\w ]+?) up\b", r"pick up \1"),
+    (r"\b((?:rais|lift|lower)\w* [^,;.]*?\b(?:arm|leg)s?\b[^,;.]*?) at the (?:shoulder|hip)s?\b", r"\1"),
+    (rf"{_BENDS} arm(s?) at the elbows?\b", r"\1 elbow\2"),
+    (rf"{_BENDS} leg(s?) at the knees?\b", r"\1 knee\2"),
+    (r"\bany (?:of )?(?=the |your )|\bany (?=(?:arm|leg|finger|foot|hand|knee|elbow|joint)\b)", "all "),
+    (r"\b(?:firmly )?planted\b(?: (?:firmly )?on the (?:ground|floor))?", "on the ground"),
+    (r"\b(without|do not|dont|never) chang(?:e|ing) (?:its |your |the )?(?:altitude|height)\b",
+     r"\1 change height"),
+    (r"\b(?:keep|maintain|hold)(?:ing)? (?:its |your |the |a )?(?:same |constant |current )?(?:altitude|height)\b",
+     "without change height"),
+    (rf"{_LET} touch ", r"without touching with \1 "),
+    (rf"{_LET} (?:fall|drop)\b", r"without dropping \1"),
+    (rf"{_LET} (bend|lean|tilt|turn|move|rotate|straighten|open|close|rise)\b",
+     r"without \2 \1"),
     # places and ends
     (r"\bparallel to the (?:floor|ground)\b", "level"),
     (rf"\b(?<!soon )(?:where|as) {_IS}\b", "in place"),
@@ -111,7 +128,8 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 )  # fmt: skip
 _JOIN = "and|then|while|with|without"
 _NO_NOUN = (  # an article before what is no noun
-    rf"\b(?:{_ARTICLES}) (?:(?:left|right|forward|backward|up|down)(?= (?:by|to|at|and|then)\b|$)|by|to|at|{_JOIN})\b"
+    rf"\b(?:{_ARTICLES}) (?:(?:left|right|forward|backward|up|down)(?= (?:by|to|at|and|then)\b|$)|by|to|at|{_JOIN}"
+    r"|still|upright|level|straight)\b"
 )
 _EXAMPLES = (
     "walk forward", "walk forward 2 m", "walk backward", "walk left", "run forward", "turn left by 90 degrees",
@@ -140,7 +158,9 @@ def read(description: str, scene: Scene, partial: bool = False) -> Sentence:
     partial: read what can be read; `Sentence.unread` has the rest.
     """
     known = _words() | scene.nouns
-    text = normalised(description, known)
+    placed = any(place_of(words) for words in scene.parts.names.values())  # "the FL leg" of a quadruped
+    spelt = re.sub(r"\b[A-Z]{2}\b", lambda found: (placed and coded(found[0])) or found[0], description)
+    text = normalised(spelt, known)
     try:
         return replace(_whole(text, scene, known), description=description)
     except NotRead as left:

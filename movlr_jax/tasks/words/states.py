@@ -25,6 +25,7 @@ BENT, STRAIGHT = ("bent", "flexed", "curled"), ("straight", "straightened", "sti
 _OPEN, _CLOSED = ("open", *STRAIGHT), ("closed", *BENT)  # of fingers
 _ASIDE = ("sideways", "to side", "aside")
 _ARMS, _RISES = ("arm", "hand", "palm", "forearm"), 0.2  # share of the way to straight up by which they are raised
+_FEET = ("foot", "paw")
 _ON = 0.05  # m, distance from its place at which an object lies on another one, or is above it
 _CROUCHED = 0.3  # as FALLEN, for motions close to the ground
 _DEPTH = 0.3  # share of its height by which a body goes down that squats
@@ -43,9 +44,10 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
         return upright(ctx, parts)
     if word in (*BENT, *STRAIGHT):
         return bent(ctx, parts) if word in BENT else bent(ctx, parts, -1, to=0.0)
-    if word == GROUND["on"]:
-        return as_high(ctx, parts)
     free, scene = free_of(ctx, parts), ctx.scene
+    on_feet = scene.stands and all(scene.own(part) and part.words.split()[-1] in _FEET for part in parts)
+    if word == GROUND["on"] or (word in _LOWERED and on_feet):
+        return as_high(ctx, parts)
     if word in LEVEL:
         flat = [(part, scene.flat(part)) for part in parts if part.offset is not None]
         return [ctx.clause(c.pointed, part=part, way=scene.of.up, word="level", axis=axis) for part, axis in flat]
@@ -113,8 +115,10 @@ def in_place(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
     made, scene = list[Clause](), ctx.scene
     for part in parts:
         joints = tuple(name for name in scene.moving(scene.body_of(part)) if not scene.slides(name))
-        if not scene.own(part):
-            made += [ctx.clause(c.never, what=ctx.clause(c.shifted, part=ctx.movable(part))), *as_high(ctx, [part])]
+        own = scene.own(part)
+        if not own or (scene.stands and part.words.split()[-1] in _FEET):  # where they are, not their joints
+            one = part if own else ctx.movable(part)
+            made += [ctx.clause(c.never, what=ctx.clause(c.shifted, part=one)), *as_high(ctx, [one])]
         elif part.place == scene.root or not joints:
             raise NotRead(part.words, "has no joints that can be kept still")
         else:
@@ -154,6 +158,13 @@ def as_high(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
     return [ctx.clause(c.never, what=ctx.clause(c.raised, part=part)) for part in parts]
 
 
+def as_it_is(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
+    """Return that knees and elbows stay as bent as they are, and other parts as high."""
+    hinges = {part: bent(ctx, [part]) for part in parts if part.words.split()[-1] in JOINTS and ctx.scene.bends(part)}
+    made = [ctx.clause(c.never, what=clause) for found in hinges.values() for clause in found]
+    return [*made, *as_high(ctx, [part for part in parts if part not in hinges])]
+
+
 def bent(
     ctx: Context, parts: Sequence[Part], sign: int = 1, by: float | None = None, to: float | None = None
 ) -> list[Clause]:
@@ -171,9 +182,11 @@ def bent(
 
 def bends(ctx: Context, parts: Sequence[Part], phrase: Phrase, sign: int) -> list[Clause]:
     if share := phrase.share():
-        share, made = share if sign > 0 else 1.0 - share, list[Clause]()
+        made = list[Clause]()
         for part in parts:
-            low, high, _ = ctx.scene.bending(part, *at) if (at := ctx.scene.bends(part)) else (0.0, 0.0, 0.0)
+            low, high, now = ctx.scene.bending(part, *at) if (at := ctx.scene.bends(part)) else (0.0, 0.0, 0.0)
+            if sign < 0:  # from where it is to straight
+                high, share = ctx.at.get(part.words, now) or high, 1.0 - share
             made += bent(ctx, [part], to=round(low + share * (high - low), 3))
         return made
     by, to = phrase.number("angle"), phrase.number("angle_to")

@@ -16,7 +16,7 @@ from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, axis_of
 from movlr_jax.tasks.words.scene import floats
 from movlr_jax.tasks.words.states import UPRIGHT, as_high, placed, squat, upright
 from movlr_jax.tasks.words.verbs_objects import move_things
-from movlr_jax.tasks.words.verbs_parts import keep_things, turn_things
+from movlr_jax.tasks.words.verbs_parts import keep_things, lean, turn_things
 
 _SIT = 0.6  # share of its height at which a body sits, most
 _STANDS = 0.9  # share of its height at the start at which a body stands that has lain or sat, least
@@ -43,6 +43,8 @@ _TURNS = {"left": 1, "counterclockwise": 1, "anticlockwise": 1, "right": -1, "cl
 
 
 def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
+    if phrase.verb == "roll" and phrase.has("thing"):  # "roll the body to the right by 15 degrees"
+        return lean(ctx, phrase)
     if here := phrase.has("here"):
         if phrase.verb in _IN_PLACE:
             return _step(ctx, phrase)
@@ -341,6 +343,10 @@ def _stay(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     way = "up" if sign > 0 else "down"
+    if phrase.verb == "change height":
+        if not phrase.excluded:
+            raise phrase.no("does not say whether up or down")
+        return [ctx.clause(c.risen, word=phrase.verb)]
     phrase.only(way, f"goes {way}; say walk or fly for other directions")
     ctx.lowest = 0.0 if sign < 0 else ctx.lowest
     ctx.must_rise(phrase, "rise")

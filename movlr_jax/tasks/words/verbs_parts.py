@@ -153,8 +153,8 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     if phrase.has("here") or [str(slot.children[-1]) for slot in phrase.left if slot.data == "state"] == ["still"]:
         return in_place(ctx, phrase)
     bare = not phrase.has("state", "place", "direction", "path", "extent") and ctx.it
-    if bare and not ctx.begins and ctx.fingers(phrase):  # "make a fist and hold it"
-        return []
+    if bare and ctx.fingers(phrase):  # "make a fist and hold it"
+        return list(ctx.closed) * ctx.begins
     if bare and (joints := ctx.joints(phrase)):
         return [ctx.clause(c.never, what=ctx.clause(c.joint, name=joint)) for joint in joints] * ctx.begins
     before, states = list(ctx.last), phrase.words("state")
@@ -169,7 +169,7 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
         return at
     states += phrase.ways() + [ctx.span(slot) for slot in phrase.take("path")]
     if not states and before == things:  # "... and hold it there"
-        return st.as_high(ctx, things) * ctx.begins
+        return st.as_it_is(ctx, things) * ctx.begins
     if states:
         return [clause for state in states for clause in st.in_state(ctx, things, state)]
     if any(map(ctx.scene.own, things)):
@@ -215,7 +215,10 @@ def _close(ctx: Context, phrase: Phrase, opens: bool = False) -> list[Clause]:
         why = "needs a hand with fingers" if fists else f"needs a hand or gripper, as in {phrase.verb} the hand"
         raise NotRead(things[0].words, "does not open or close") if things else phrase.no(why)
     share = phrase.share()
-    return [st.closed(ctx, of, opens, share) for of in fingers]
+    if not ctx.it:
+        ctx.last, ctx.it = [], [of.words.split() for of in fingers]
+    ctx.closed = [st.closed(ctx, of, opens, share) for of in fingers]
+    return ctx.closed
 
 
 def lean(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -227,6 +230,10 @@ def lean(ctx: Context, phrase: Phrase) -> list[Clause]:
     way, made = phrase.way() or ("forward" if phrase.verb in _BOWS else ""), list[Clause]()
     if not parts:
         raise phrase.no("needs a part of the body that leans, as in lean the trunk forward")
+    if not way and phrase.excluded:  # "without leaning"
+        return [
+            ctx.clause(c.pointed, part=part, way=floats(scene.of.up), axis=scene.vertical(part)) for part in parts
+        ]
     if way not in ("forward", "back", "left", "right"):
         raise phrase.no("needs a direction, as in lean forward") if way in ("", "up") else NotRead(way, "is no side")
     angle, toward = phrase.number("angle"), ctx.along(way)
