@@ -108,6 +108,20 @@ QUARTER = np.pi / 2
         ("walk forward without turning", {"x": 2 * RAMP, "yaw": -RAMP}, "never_turned_rad", 1.0, 0),
         ("walk forward without turning right", {"x": 2 * RAMP, "yaw": -RAMP}, "never_turned_rad", 1.0, 0),
         ("walk forward without turning right", {"x": 2 * RAMP, "yaw": RAMP}, "never_turned_rad", 0.0, 1),
+        (
+            "walk forward without turning more than 20 degrees",
+            {"x": 2 * RAMP, "yaw": 0.3 * RAMP},
+            "never_turned_rad",
+            0.3,
+            1,
+        ),
+        (
+            "walk forward without turning more than 20 degrees",
+            {"x": 2 * RAMP, "yaw": -0.4 * RAMP},
+            "never_turned_rad",
+            0.4,
+            0,
+        ),
         ("stand still for 1 s", {}, "lasted_s", 2.0, 1),
         ("stand still for 3 s", {}, "lasted_s", 2.0, 0),
         ("walk slowly", {"x": 1.1 * RAMP}, "progress_m_s", 0.55, 1),  # usual are 1.1 m/s
@@ -500,6 +514,15 @@ def test_a_hand_touches_with_what_is_nearest(words: str, body: str, high: float)
         there = tip + (0.0, 0.0, high + half + gap) - data.body(thing).xpos
         found = motion(task, slid(task, thing, *there))
         assert (found[f"hand_to_{thing}_gap_m"], found["success"]) == (pytest.approx(gap, abs=1e-3), success)
+
+
+@pytest.mark.parametrize(("turns", "off", "success"), [(True, 0.0, 1), (False, np.arctan2(2, 3), 0)])
+def test_facing_a_place_while_moving_turns_with_the_way_to_it(turns: bool, off: float, success: int):
+    """By hand: the tower is 3 m ahead; after 2 m to the left it is 34 degrees to the right."""
+    task = made("drone", "fly 2 m to the left while facing the tower")
+    yaw = -np.arctan2(2 * RAMP, 3) if turns else 0.0 * RAMP
+    found = motion(task, root(task, y=2 * RAMP, yaw=yaw))
+    assert (found["heading_error_rad"], found["success"]) == (pytest.approx(off, abs=0.03), success)
 
 
 def test_after_facing_a_place_forward_is_towards_it():

@@ -56,7 +56,7 @@ def facts(clause: Clause) -> dict[str, Any]:
     if clause.row is c.around:
         found["times"] = given["turns"]
     if clause.row is c.takes:
-        found["over"] = given["over"]
+        found |= {"over": given["over"], "tempo": given["tempo"]}
     if clause.row is c.still:
         found["still"] = given["words"]
     if clause.row is c.closed:

@@ -249,8 +249,21 @@ def heading(of: Subject, wanted: float) -> str:
     return f"jnp.arctan2(jnp.sin({off}), jnp.cos({off}))"
 
 
-def face(of: Subject, angle: float, word: str) -> Measure:
-    """Angle between the heading and a direction, in rad left of the one at the start."""
+def face(of: Subject, angle: float, word: str, at: Part | None = None, ahead: Vector = ()) -> Measure:
+    """Angle between the heading and a direction, in rad left of the one at the start, or that to a part.
+
+    ahead: unit vector [3] in which the body faces, in its frame; with `at`.
+    """
+    if at is not None:
+        (x, y, _), to = World(np.asarray(of.up)).frame, f"({at.text()} - state.pos({quoted(of.name)}))"
+        faced = f"(state.rot({quoted(of.name)}) @ {array_of(ahead)})"
+        (a, b), (c, d) = ((along(vector, x), along(vector, y)) for vector in (faced, to))
+        off = f"jnp.arctan2({a} * {d} - {b} * {c}, {a} * {c} + {b} * {d})"
+        return Measure(
+            f"face {word}", "heading_error_rad", f"jnp.abs({off})", Goal(high=OFF, scale=1.0),
+            (Term("heading", "turning", 10.0, error(off)),),
+            kind="turning", changes="heading", parts=(at,),
+        )  # fmt: skip
     off = f"({of.yaw} - {angle:g})" if angle else of.yaw
     return Measure(
         f"face {word} ({_degrees(angle, '').strip()} left)" if angle else "keep its heading",
@@ -383,11 +396,11 @@ def lasts(of: Subject, s: float) -> Measure:
     return Measure(f"for {s:g} s", "lasted_s", "state.time", goal, kind="steady", counts="largest", seconds=s)
 
 
-def takes(of: Subject, s: float, over: bool, what: tuple[Clause, ...] = ()) -> Measure:
+def takes(of: Subject, s: float, over: bool, tempo: str = "", what: tuple[Clause, ...] = ()) -> Measure:
     """Time in s after which a phase is first as it should be.
 
-    over: whether it should take about so long, at most otherwise. what: clauses that change evenly, for its terms, in
-    the first phase.
+    over: whether it should take about so long, or with a `tempo` at least; at most otherwise. what: clauses that
+    change evenly, for its terms, in the first phase.
     """
     terms, share = list[Term](), f"jnp.minimum(state.time / {s:g}, 1.0)"
     for each in (clause.measure for clause in what if over):
@@ -396,9 +409,11 @@ def takes(of: Subject, s: float, over: bool, what: tuple[Clause, ...] = ()) -> M
         if ends and each.state_tells:
             late = f"{each.quantity} - {begin} * (1.0 - {share}) - {sum(ends) / len(ends):.4g} * {share}"
             terms.append(Term(f"{each.terms[0].name}_pace", each.kind, 40.0, error(late)))
+    near = Goal(s, scale=s) if tempo else Goal((1.0 - PACE) * s, (1.0 + PACE) * s, scale=s)
+    said = f"over {s:g} s{' or more' * bool(tempo)}" if over else f"within {s:g} s"
+    said = f"{tempo}, {said}" if tempo else said
     return Measure(
-        f"{'over' if over else 'within'} {s:g} s", "took_s", "state.time",
-        Goal((1.0 - PACE) * s, (1.0 + PACE) * s, scale=s) if over else Goal(high=s, scale=s), tuple(terms),
+        said, "took_s", "state.time", near if over else Goal(high=s, scale=s), tuple(terms),
         kind="steady", counts="end", seconds=s,
     )  # fmt: skip
 

@@ -54,6 +54,8 @@ _UNDONE = (("CLOSE", "OPEN"), ("RAISE", "LOWER"), ("BEND", "STRAIGHTEN"), ("PICK
 _SAYS_WORD = (c.travel, c.face, c.risen, c.at_height, c.leaned)
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
 _ENDLESS = (c.stay, c.steps, c.never, c.still, c.untouched)  # they are so all the time
+_BEATS = (c.waves, c.jump)
+_SLOWLY_S, _QUICKLY_S = 2.0, 1.0  # s, what a limb takes at least, or at most
 _SPARE = 1.2  # times the mean speed that is needed to be somewhere in time
 _SOME_S = 1.4  # s, of a travel without an amount before or after another phase, at its speed, at least
 _LONGEST = 1000.0  # s
@@ -354,17 +356,27 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     balance, lowest = ctx.balance, ctx.lowest
     goes = phrase.has("gap") and (verb.type == "STAND" or (verb.type == "STAY" and not ctx.begins))
     made = _VERBS["TRAVEL" if goes else verb.type](ctx, phrase)  # "stand in front of the ball"
+    tempo = phrase.one("tempo")
     phrase.done()
     ctx.last = [*named, *(part for part in ctx.last if part not in named)]  # "touch the box and the ball"
     made = [_bounded(phrase, clause) for clause in made] if phrase.bound else made
     if negated:
+        if tempo:
+            raise phrase.unread(tempo)
         ctx.balance, ctx.lowest, ctx.leaned = (True if verb.type == "FALL" else balance), lowest, []
         made = [] if verb.type == "FALL" else [_never(ctx, clause, verb, sided, allowed) for clause in made]
         return [*made, ctx.clause(c.lasts, s=seconds)] if seconds else made
     if taken:
+        if tempo:
+            raise phrase.unread(tempo)
         if not made or any(cl.row in _ENDLESS or (cl.row is c.travel and not cl["distance"]) for cl in made):
             raise phrase.unread(taking, f"needs what ends, and {phrase.verb!r} does not here; say for how long")
         made = _taking(ctx, made, taken, over)
+    elif tempo:  # of a limb, a hand or an object
+        if not made or any(cl.row in (*_ENDLESS, *_BEATS, c.travel) for cl in made):
+            raise phrase.unread(tempo)
+        slow = str(tempo.children[0]).startswith("slow")
+        made = _taking(ctx, made, _SLOWLY_S if slow else _QUICKLY_S, slow, "slowly" if slow else "quickly")
     if seconds:
         made = [*made, ctx.clause(c.lasts, s=seconds)]
     if not made and verb.type not in _MAY_SAY_NOTHING:
@@ -383,13 +395,13 @@ def _going_on(ctx: Context, tree: Tree, said: list[Tree]) -> list[Tree]:
     return said
 
 
-def _taking(ctx: Context, made: list[Clause], s: float, over: bool) -> list[Clause]:
-    """Return clauses of which all should be done within `s` seconds, or take about so long."""
+def _taking(ctx: Context, made: list[Clause], s: float, over: bool, tempo: str = "") -> list[Clause]:
+    """Return clauses that should be done within `s` seconds, or take about so long, with a tempo so long at least."""
     changes = tuple(cl for cl in made if cl.row is not c.travel and cl.measure.goal != Goal())
     for i, cl in enumerate(made):
         if cl.row is c.travel and (over or cl["distance"] / s > cl["speed"] / _SPARE):
             made[i] = cl.but(speed=float(f"{cl['distance'] / s * (1.0 if over else _SPARE):.2g}"))
-    return [*made, ctx.clause(c.takes, s=s, over=over, what=changes)]
+    return [*made, ctx.clause(c.takes, s=s, over=over, tempo=tempo, what=changes)]
 
 
 def _bounded(phrase: Phrase, clause: Clause) -> Clause:

@@ -304,13 +304,14 @@ class Context:
             around = part.words.split()
             return (place_of(around), side_of(around)) if side_of(around) else part.place
 
-        kind = [word for word in words if word not in ("other", "others")]
+        kind = [word for word in words if word not in ("other", "others", *NUMBERS)]
+        count = next((NUMBERS[word] for word in words if word in NUMBERS), 0)
         kind = kind or [part_of(part.words.split())[-1] for part in self.last[:1]]
         kind = [HINGES.get(word, word) for word in kind] if hinge else kind
         every = [part for part in self.scene.known(["all", *kind]) if self.scene.own(part)] if kind else []
         found = [part for part in every if where(part) not in map(where, self.last)]
         one = len(found) == 1 or words[-1].endswith("s") or words[-1] == "feet"
-        if not found or not one or len(found) == len(every):
+        if not found or not one or len(found) == len(every) or count not in (0, len(found)):
             raise NotRead(" ".join(words), "does not say which, as none was named just before", at)
         return found
 

@@ -99,6 +99,9 @@ def free_of(ctx: Context, parts: Sequence[Part], verb: str = "") -> list[Part]:
     free = [part for part in parts if part.place not in trunk] if scene.rises else list(parts)
     if verb and not free:
         raise NotRead(parts[0].words, f"cannot be the part to {verb}: it is the body itself")
+    held = (part for part in free if scene.own(part) and not scene.moving(scene.body_of(part)))
+    if verb and not scene.rises and (part := next(held, None)):
+        raise NotRead(part.words, "is fixed: no joint moves it")
     return free
 
 

@@ -231,11 +231,12 @@ def _side(phrase: Phrase, ways: Sequence[str]) -> int:
 
 
 def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
+    at: Part | None = None
     places = ctx.things(phrase) or [part for _, part in ctx.places(phrase, "TO", "ON")]
     if len(places) > 1:
         raise NotRead(places[1].words, "cannot be faced at the same time")
     if places:
-        angle, word = ctx.scene.yaw(_towards(ctx, places[0])[0]), places[0].words
+        angle, word, at = ctx.scene.yaw(_towards(ctx, places[0])[0]), places[0].words, places[0]
         if ctx.verb and ctx.verb.type == "TURN" and (sign := _side(phrase, phrase.ways())):  # "turn left to the post"
             angle = sign * (angle - (ctx.moved.yaw or 0.0)) % (2 * np.pi)
             if ctx.moved.yaw is None or angle < c.OFF:
@@ -251,7 +252,8 @@ def _face(ctx: Context, phrase: Phrase) -> list[Clause]:
         angle += (ctx.moved.yaw or 0.0) if angle else 0.0
     if angle:
         _turning(ctx, phrase, 1, None)
-    return [ctx.clause(c.face, angle=angle, word=word)]
+    ahead = floats(ctx.scene.around[0] @ ctx.scene.rot(ctx.scene.root)) if at else ()
+    return [ctx.clause(c.face, angle=angle, word=word, at=at, ahead=ahead)]
 
 
 def _jump(ctx: Context, phrase: Phrase) -> list[Clause]:

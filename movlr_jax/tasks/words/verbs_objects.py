@@ -73,6 +73,20 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     objects = not any(map(ctx.scene.own, things))
     if objects and verb in _PUTS and not phrase.has("place", "distance") and "down" in phrase.ways(keep=True):
         raise NotRead("down", f"does not say where to {verb} it; say on what, or lower it by 10 cm")
+    if (
+        objects
+        and phrase.has("distance")
+        and (there := phrase.has("place"))
+        and str(there.children[0]).startswith("toward")
+    ):
+        (_, place), distance, made = ctx.places(phrase, "TO")[0], phrase.number("distance"), list[Clause]()
+        word = f"moves towards {place.words}"
+        for part in map(ctx.movable, things):
+            begin = part.now(ctx.scene.data) - ctx.scene.data.body(ctx.scene.root).xpos
+            if not (there := ctx.scene.towards(place, begin)):
+                raise phrase.no("needs a place that is elsewhere")
+            made.append(ctx.clause(c.shifted, part=part, way=floats(there[0]), amount=distance, word=word))
+        return [*approach(ctx, phrase, things, grips=False), *made]
     if phrase.has("place"):
         ways, data = phrase.ways(), ctx.scene.data
         there = moved_to(ctx, phrase, things) if objects else placed(ctx, phrase, free_of(ctx, things, verb))
