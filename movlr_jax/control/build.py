@@ -13,7 +13,6 @@ from movlr_jax.control.mpc.mpc2 import posture_space
 from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.control.settings import (
     OPTIMIZERS,
-    SAMPLES,
     Mpc2Settings,
     MppiSettings,
     OptimizerSettings,
@@ -31,7 +30,6 @@ from movlr_jax.tasks import Task
 
 __all__ = [
     "OPTIMIZERS",
-    "SAMPLES",
     "acting",
     "build_optimizer",
     "build_planner",
@@ -95,7 +93,7 @@ def build_planner(
     """
     if not isinstance(config, PlanningSettings):
         raise UserError(f"optimizer={config.name} does not plan; give optimizer=mpc2 or mppi")
-    config = with_samples(config.suited(task), config.mppi.samples or SAMPLES)
+    config = with_samples(config.suited(task), config.mppi.samples or config.usual_samples(task))
     model, targets, notes = task.model, None, {}
     if isinstance(config, Mpc2Settings) and config.prior.policy:
         from movlr_jax.control.ppo.build import prior_space  # Brax takes seconds to import

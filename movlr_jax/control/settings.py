@@ -13,6 +13,7 @@ from movlr_jax.control.mpc.rules import RULES, Mppi, PlanningRule
 from movlr_jax.control.muscle_controllers import LAWS, MuscleLaw
 from movlr_jax.control.ppo.config import REFERENCE, GroupsConfig, PdConfig, PpoConfig, file_hashes
 from movlr_jax.control.targets import SPACES
+from movlr_jax.models.derived import root_of
 from movlr_jax.models.motors import TargetSettings
 from movlr_jax.physics.choose import GRAPHS
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _OF_PRIOR = {"about": "as with optimizer=ppo, of the policy in `prior`"}
 Say = Callable[[str], object]  # shows a sentence to the user
 SAMPLES = 32  # per plan, where nothing else is asked for
+CHEAP_SAMPLES, _CHEAP = 128, 20  # the same of motors that move at most so many degrees of freedom
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +87,15 @@ class PlanningSettings(OptimizerSettings):
         if not self.mppi.sigma:
             object.__setattr__(self, "mppi", replace(self.mppi, sigma=self.first_sigma))
 
+    def usual_samples(self, task: Task) -> int:
+        """Return the number of samples per plan on CPUs, where none is given."""
+        return SAMPLES
+
     def scored_at_once(self, task: Task) -> int:
         steps = max(1, round(self.horizon_s / self.ctrl_dt))
-        return max((self.mppi.samples or SAMPLES) * self.mppi.worlds * steps, super().scored_at_once(task))
+        return max(
+            (self.mppi.samples or self.usual_samples(task)) * self.mppi.worlds * steps, super().scored_at_once(task)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +112,12 @@ class MppiSettings(PlanningSettings):
     )
     targets: TargetSettings = field(default_factory=TargetSettings)
     first_sigma: ClassVar[float] = 0.2
+
+    def usual_samples(self, task: Task) -> int:
+        model = task.model
+        root = model.body(root_of(model)).rootid[0]
+        few = (model.body_rootid[model.dof_bodyid] == root).sum() <= _CHEAP
+        return CHEAP_SAMPLES if few and not model.na else SAMPLES
 
 
 @dataclass(frozen=True, kw_only=True)

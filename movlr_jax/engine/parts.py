@@ -12,15 +12,7 @@ from typing import Any
 from movlr_jax._util.progress import Reporter
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
-from movlr_jax.control.build import (
-    SAMPLES,
-    acting,
-    build_optimizer,
-    build_planner,
-    close,
-    scored_at_once,
-    with_samples,
-)
+from movlr_jax.control.build import acting, build_optimizer, build_planner, close, scored_at_once, with_samples
 from movlr_jax.control.mpc.autosize import chosen
 from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.engine.environment import prepare_environment
@@ -130,7 +122,7 @@ def sized(config: Config, task: Task, candidates: int, say: Callable[[str], obje
         return config
     n = _samples_of(Path(config.resume)) if config.resume else None
     if n is None and choose(config.physics)[0] == "native":
-        n = SAMPLES
+        n = config.optimizer.usual_samples(task)
     elif n is None:
         planner = build_planner(with_samples(config.optimizer, 1), task, config.physics, say)
         n = chosen(planner, candidates, say)

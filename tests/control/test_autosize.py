@@ -6,18 +6,21 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import mujoco
 import pytest
+from bodies import BODIES
 from cli_cases import LEG
 from tiny_task import task as tiny_task
 
 from movlr_jax.cli.search import main
 from movlr_jax.config.compose import compose
+from movlr_jax.control import settings
 from movlr_jax.control.build import build_planner, close
 from movlr_jax.control.mpc import autosize, rules
 from movlr_jax.control.mpc.autosize import chosen, largest, measured
-from movlr_jax.control.optimizers import Mpc2
-from movlr_jax.engine import parts
+from movlr_jax.control.optimizers import Mpc2, Mppi
 from movlr_jax.storage.archive import Archive
+from movlr_jax.tasks import simple_task
 
 SHORT = Mpc2(horizon_s=0.048, mppi=rules.Mppi(samples=1))
 
@@ -58,11 +61,11 @@ def test_a_search_that_goes_on_elsewhere_keeps_its_number(tmp_path: Path, monkey
         with Archive.open(run, write=False) as archive:
             return (archive.get("run") or {})["settings"]["optimizer.mppi.samples"]
 
-    monkeypatch.setattr(parts, "SAMPLES", 3)
+    monkeypatch.setattr(settings, "SAMPLES", 3)
     assert main([*search, f"run_dir={run}"]) == 0
     begun = samples()
     assert begun in (3, 12)
-    monkeypatch.setattr(parts, "SAMPLES", 5)  # as on another machine
+    monkeypatch.setattr(settings, "SAMPLES", 5)  # as on another machine
     assert main([*search, "generations=2", f"resume={run}"]) == 0
     assert samples() == begun
 
@@ -74,5 +77,25 @@ def test_auto_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert own.optimizer.mppi.samples == 0
     assert given.optimizer.mppi.samples == 0
     planner = build_planner(replace(SHORT, mppi=rules.Mppi(samples=0)), tiny_task())
-    assert planner.config.mppi.samples == parts.SAMPLES == 32
+    assert planner.config.mppi.samples == settings.SAMPLES == 32
     close(planner)
+
+
+def chain(links: int) -> str:
+    """Return a chain of bodies on hinges with motors."""
+    bodies = "".join(
+        f'<body name="link{i}" pos="0 0 .1"><joint name="j{i}"/><geom size=".05"/>' for i in range(links)
+    )
+    motors = "".join(f'<motor joint="j{i}"/>' for i in range(links))
+    return f"<mujoco><worldbody>{bodies}{'</body>' * links}</worldbody><actuator>{motors}</actuator></mujoco>"
+
+
+@pytest.mark.parametrize(("xml", "samples"), [(BODIES["panda"], 128), (chain(20), 128), (chain(21), 32)])
+def test_samples_of_motors_of_at_most_20_degrees_of_freedom_are_128(xml: str, samples: int):
+    """What the arm moves, a cube and a ball with 12 degrees of freedom, does not count."""
+    task = simple_task(name="body", model=mujoco.MjSpec.from_string(xml), description="stand still")
+    assert Mppi().usual_samples(task) == samples
+
+
+def test_samples_of_muscles_are_32():
+    assert Mppi().usual_samples(tiny_task()) == settings.SAMPLES == 32
