@@ -13,7 +13,6 @@ from movlr_jax.control.mpc.rules import RULES, Mppi, PlanningRule
 from movlr_jax.control.muscle_controllers import LAWS, MuscleLaw
 from movlr_jax.control.ppo.config import REFERENCE, GroupsConfig, PdConfig, PpoConfig, file_hashes
 from movlr_jax.control.targets import SPACES
-from movlr_jax.models.derived import root_of
 from movlr_jax.models.motors import TargetSettings
 from movlr_jax.physics.choose import GRAPHS
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _OF_PRIOR = {"about": "as with optimizer=ppo, of the policy in `prior`"}
 Say = Callable[[str], object]  # shows a sentence to the user
 SAMPLES = 32  # per plan, where nothing else is asked for
-CHEAP_SAMPLES, _CHEAP = 128, 20  # the same of motors that move at most so many degrees of freedom
+FEW_SAMPLES, _FEW = 128, 12  # the same of a body with at most so many actuators without muscles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,10 +113,7 @@ class MppiSettings(PlanningSettings):
     first_sigma: ClassVar[float] = 0.2
 
     def usual_samples(self, task: Task) -> int:
-        model = task.model
-        root = model.body(root_of(model)).rootid[0]
-        few = (model.body_rootid[model.dof_bodyid] == root).sum() <= _CHEAP
-        return CHEAP_SAMPLES if few and not model.na else SAMPLES
+        return FEW_SAMPLES if task.model.nu <= _FEW and not task.model.na else SAMPLES
 
 
 @dataclass(frozen=True, kw_only=True)
