@@ -71,6 +71,12 @@ def facts(clause: Clause) -> dict[str, Any]:
         found["limb"] = given["axis"] is None
     if clause.row is c.never:
         found = facts(given["what"]) | {"clause": "never", "what": given["what"].row.__name__, "most": given["most"]}
+    if clause.row is c.repeated:
+        found = facts(given["what"]) | {
+            "clause": "repeated",
+            "what": given["what"].row.__name__,
+            "times": given["times"],
+        }
     if clause.row is c.squat:
         found |= {"m": -given["depth"], "returns": given["returns"]}
     if clause.row is c.at_height:

@@ -357,13 +357,15 @@ def at_height(of: Subject, body: str, amount: float, word: str, low: bool = Fals
     )  # fmt: skip
 
 
-def squat(of: Subject, depth: float, returns: bool = False, exact: bool = False, legs: Travels = ()) -> Measure:
+def squat(
+    of: Subject, depth: float, returns: bool = False, exact: bool = False, legs: Travels = (), repeats: int = 1
+) -> Measure:
     """How far in m it goes down, or down and up again, the smaller one.
 
     exact: whether the sentence gives the depth. legs: joints of straight legs with their values in rad at the start
-    and down there.
+    and down there. repeats: how often it returns, for its terms.
     """
-    swing = f" * jnp.sin(jnp.pi * jnp.minimum(state.time / {CYCLE_S:g}, 1.0)) ** 2" * returns
+    swing = f" * jnp.sin(jnp.pi * jnp.minimum(state.time / {CYCLE_S:g}, {repeats:.1f})) ** 2" * returns
     bends = ", ".join(f"state.q({quoted(name)}) - {a:.3g} - {b - a:.3g}{swing}" for name, a, b in legs)
     return Measure(
         f"go down by {100 * depth:.0f} cm{' and come up again' * returns}",
@@ -770,6 +772,21 @@ def waves(of: Subject, part: Part, trunk: str, left: Vector, far: float = 0.1, t
     )  # fmt: skip
 
 
+def repeated(of: Subject, what: Clause, times: int) -> Measure:
+    """How often something was done and undone again: a squat, an arm that rises, a joint that bends."""
+    other = what.measure
+    between = np.isfinite(other.goal.high)  # an amount
+    most = 0.5 * (other.goal.low + other.goal.high) if between else max(other.goal.low, min(other.goal.best, 1.0))
+    swing = f"{most:.4g} * jnp.sin(jnp.pi * jnp.minimum(state.time / {CYCLE_S:g}, {times})) ** 2"
+    term = Term(f"{other.terms[0].name}_times", other.kind, 30.0, error(f"{other.quantity} - {swing}"))
+    return Measure(
+        f"{other.text} and back, {times} times", f"{other.metric.rpartition('_')[0]}_times", other.quantity,
+        _counted(times, 0.75), what.but(returns=True, repeats=times).measure.terms if what.row is squat else (term,),
+        kind=other.kind, curve=swings(other.goal.low, each=0.5), counts="end", seconds=CYCLE_S * times + 0.5,
+        parts=other.parts,
+    )  # fmt: skip
+
+
 def never(of: Subject, what: Clause, both: bool = True, most: float | None = None) -> Measure:
     """Greatest value of the measure of what should not happen at any time of a phase.
 
@@ -827,6 +844,7 @@ TABLE: dict[str, Callable[..., Measure]] = {
     "PART_moved_m": shifted,
     "fingers_in_contact": gripped,
     "PART_waves_hz or PART_waves": waves,
+    "MEASURE_times": repeated,
     "never_MEASURE": never,
 }
 

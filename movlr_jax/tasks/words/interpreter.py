@@ -55,6 +55,7 @@ _SAYS_WORD = (c.travel, c.face, c.risen, c.at_height, c.leaned)
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
 _ENDLESS = (c.stay, c.steps, c.never, c.still, c.untouched)  # they are so all the time
 _BEATS = (c.waves, c.jump)
+_REPEATED = (c.squat, c.raised, c.elevated, c.bent, c.joint, c.closed, c.leaned)
 _SLOWLY_S, _QUICKLY_S = 2.0, 1.0  # s, what a limb takes at least, or at most
 _SPARE = 1.2  # times the mean speed that is needed to be somewhere in time
 _SOME_S = 1.4  # s, of a travel without an amount before or after another phase, at its speed, at least
@@ -356,22 +357,27 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     balance, lowest = ctx.balance, ctx.lowest
     goes = phrase.has("gap") and (verb.type == "STAND" or (verb.type == "STAY" and not ctx.begins))
     made = _VERBS["TRAVEL" if goes else verb.type](ctx, phrase)  # "stand in front of the ball"
-    tempo = phrase.one("tempo")
+    tempo, often = phrase.one("tempo"), phrase.has("times")
+    times = phrase.times()
     phrase.done()
     ctx.last = [*named, *(part for part in ctx.last if part not in named)]  # "touch the box and the ball"
     made = [_bounded(phrase, clause) for clause in made] if phrase.bound else made
     if negated:
-        if tempo:
-            raise phrase.unread(tempo)
+        if tempo or often:
+            raise phrase.unread(tempo or often)
         ctx.balance, ctx.lowest, ctx.leaned = (True if verb.type == "FALL" else balance), lowest, []
         made = [] if verb.type == "FALL" else [_never(ctx, clause, verb, sided, allowed) for clause in made]
         return [*made, ctx.clause(c.lasts, s=seconds)] if seconds else made
     if taken:
-        if tempo:
-            raise phrase.unread(tempo)
+        if tempo or often:
+            raise phrase.unread(tempo or often)
         if not made or any(cl.row in _ENDLESS or (cl.row is c.travel and not cl["distance"]) for cl in made):
             raise phrase.unread(taking, f"needs what ends, and {phrase.verb!r} does not here; say for how long")
         made = _taking(ctx, made, taken, over)
+    elif times is not None:  # "squat twice"
+        made = [_repeated(ctx, clause, times) for clause in made]
+        if None in made or not made or tempo:
+            raise phrase.unread(often)
     elif tempo:  # of a limb, a hand or an object
         if not made or any(cl.row in (*_ENDLESS, *_BEATS, c.travel) for cl in made):
             raise phrase.unread(tempo)
@@ -402,6 +408,14 @@ def _taking(ctx: Context, made: list[Clause], s: float, over: bool, tempo: str =
         if cl.row is c.travel and (over or cl["distance"] / s > cl["speed"] / _SPARE):
             made[i] = cl.but(speed=float(f"{cl['distance'] / s * (1.0 if over else _SPARE):.2g}"))
     return [*made, ctx.clause(c.takes, s=s, over=over, tempo=tempo, what=changes)]
+
+
+def _repeated(ctx: Context, clause: Clause, times: int) -> Clause | None:
+    """Return that something is done and undone several times; None if it cannot be."""
+    known = dict(clause.given)
+    if clause.row not in _REPEATED or times < 2 or known.get("to") is not None or known.get("opens") or clause.bound:
+        return None
+    return ctx.clause(c.repeated, what=clause, times=times)
 
 
 def _bounded(phrase: Phrase, clause: Clause) -> Clause:

@@ -66,6 +66,7 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"\b({_NUMBERS}) and a half (?={_UNITS})\b", lambda found: f"{NUMBERS.get(found[1].lower()) or found[1]}.5 "),
     (r"\ban? (?=(?:centi)?met(?:er|re)\b)|(?:(?<=for )|(?<=in )|(?<=over ))a (?=second\b)", "1 "),
     (r"\bminus (?=\d)", "-"),
+    (rf"\b(?:do|perform) ({_NUMBERS}) (squat|jump|hop)s\b", r"\2 \1 times"),
     (r"\bthrough (?=-?\d|(?:an?|one) (?:full|half|quarter|whole) turn\b|half an? turn\b)", "by "),
     (r"(?<=\d) ?(?:feet|foot)\b", " ft"),
     (r"\b(counter|anti)-(clockwise)", r"\1\2"),
