@@ -27,6 +27,20 @@ from movlr_jax.sandbox.source import ParsedReward, Rejected, parse, unchecked
 from movlr_jax.sandbox.weights import is_weights
 
 _KEPT = "a value of one step is kept for another step; a reward sees one step at a time"
+_CONSTANT = "a value that is only known at run time is used where Python needs a constant; use jnp"
+# what errors mean; the first that fits
+_MEANINGS: dict[type[Exception], str] = {
+    jax.errors.TracerBoolConversionError: "a Python `if`, `and`, `or`, `not`, `while`, `min` or `max` uses a value "
+    "that is only known at run time; use jnp.where, jnp.logical_and, jnp.maximum, ...",
+    jax.errors.NonConcreteBooleanIndexError: "an array is indexed by a condition, so its size is only known at run "
+    "time; use jnp.where(condition, x, 0.0) and sum it",
+    jax.errors.ConcretizationTypeError: _CONSTANT,
+    jax.errors.TracerArrayConversionError: _CONSTANT,
+    jax.errors.TracerIntegerConversionError: "an index or a size is only known at run time, but Python needs a "
+    "constant here; use jnp.take",
+    jax.errors.UnexpectedTracerError: _KEPT,
+    RecursionError: "infinite recursion: a function calls itself without end",
+}
 
 
 def load(parsed: ParsedReward, scope: dict[str, Any] | None = None) -> RewardProgram:
@@ -149,26 +163,9 @@ def explain(error: Exception) -> str:
         return text if re.match(r"line \d", text) or "line " in text[:60] else where + text
     if isinstance(error, SyntaxError):  # found by the compiler, not by the parser
         return f"line {error.lineno}: the program is not Python: {error.msg}"
-    if isinstance(error, jax.errors.TracerBoolConversionError):
-        return where + (
-            "a Python `if`, `and`, `or`, `not`, `while`, `min` or `max` uses a value that is only known at run time; "
-            "use jnp.where, jnp.logical_and, jnp.maximum, ..."
-        )
-    if isinstance(error, jax.errors.NonConcreteBooleanIndexError):
-        return where + (
-            "an array is indexed by a condition, so its size is only known at run time; use "
-            "jnp.where(condition, x, 0.0) and sum it"
-        )
-    if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError):
-        return where + "a value that is only known at run time is used where Python needs a constant; use jnp"
-    if isinstance(error, jax.errors.TracerIntegerConversionError):
-        return where + (
-            "an index or a size is only known at run time, but Python needs a constant here; use jnp.take"
-        )
-    if isinstance(error, jax.errors.UnexpectedTracerError):
-        return where + _KEPT
-    if isinstance(error, RecursionError):
-        return where + "infinite recursion: a function calls itself without end"
+    for kind, meaning in _MEANINGS.items():
+        if isinstance(error, kind):
+            return where + meaning
     first = re.sub(r" at 0x[0-9a-f]+", "", (str(error).strip() or "no message").splitlines()[0][:300])
     if isinstance(error, MemoryError) or first.startswith("RESOURCE_EXHAUSTED"):
         return where + "the program needs too much memory; use a few small vectors per step"

@@ -75,18 +75,18 @@ def open_regular(path: Path, most: int, flags: int = 0) -> io.BufferedReader:
     return file
 
 
-def read_array_file(path: Path, most: int = ARRAYS_BYTES) -> dict[str, np.ndarray]:
+def read_array_file(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of an npz file that somebody names. Raises ValueError, UserError and OSError."""
-    return read_arrays(read_bounded(path, most + 2**20), most)
+    return read_arrays(read_bounded(path, ARRAYS_BYTES + 2**20))
 
 
-def read_arrays(data: bytes, most: int = ARRAYS_BYTES) -> dict[str, np.ndarray]:
-    """Return the arrays of an npz file, of at most `most` bytes in total. Raises ValueError."""
+def read_arrays(data: bytes) -> dict[str, np.ndarray]:
+    """Return the arrays of an npz file, of at most `ARRAYS_BYTES` in total. Raises ValueError."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as members:
             size = sum(_size(members, member) for member in members.infolist())
-        if size > most:
-            raise ValueError(f"its arrays have {size:,} bytes, expected at most {most:,}")
+        if size > ARRAYS_BYTES:
+            raise ValueError(f"its arrays have {size:,} bytes, expected at most {ARRAYS_BYTES:,}")
         with np.load(io.BytesIO(data)) as file:
             return dict(file)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:

@@ -248,10 +248,10 @@ def test_unreadable_call_is_named(run: Path, capfd: pytest.CaptureFixture[str]):
         archive.log_call("k", "answered", {"purpose": "write"})
     for data in ('{"tokens_in": "many"}', "[]", "{", '{"cost_usd": "much", "sent": true}'):
         sql(run, "UPDATE calls SET data = ?", data)
-        assert report([str(run), "scene=false"]) == 0
-        assert "the call 1 cannot be read: " in capfd.readouterr().err
         with Archive.open(run) as archive, pytest.raises(UserError, match="the call 1 cannot be read"):
             archive.find_call("k")
+    assert report([str(run), "scene=false"]) == 0
+    assert "the call 1 cannot be read: " in capfd.readouterr().err
 
 
 LABEL = {"region": "knees", "label": "flexion", "confidence": 0.5}
