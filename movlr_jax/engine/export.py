@@ -20,8 +20,7 @@ from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError, needed, similar_files, unknown_name
 from movlr_jax.language.clients.replay import write_recording
 from movlr_jax.storage.inside import inside
-from movlr_jax.storage.tables import FORMATS
-from movlr_jax.storage.trajectory import EpisodeRecord
+from movlr_jax.storage.trajectory import FORMATS, EpisodeRecord
 
 ANSWERS = "answers"  # the format of a recording of a search
 

@@ -17,8 +17,8 @@ from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import FULL, PREVIEW, SHEET, Clip, Film, Style, film, side_by_side
 from movlr_jax.records import Evaluation, Program, Trial
 from movlr_jax.sandbox.vet import Verdict
-from movlr_jax.storage.arrays import read_arrays
 from movlr_jax.storage.events import read, written
+from movlr_jax.storage.inside import read_arrays
 from movlr_jax.storage.layout import candidate_path
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.words.sentence import verdict

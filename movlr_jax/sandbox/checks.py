@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from movlr_jax.errors import ProgramError, near_matches, unknown_name
 from movlr_jax.rewards.state import STATE_CALLS
@@ -38,7 +38,7 @@ _HOMES = ("jnp", "jnp.linalg", "jax.nn", "jax.lax", "shaping")
 _DECORATORS = ("jax.jit", "jax.vmap", "functools.cache", "functools.lru_cache")
 _IN_CLASSES = ("property", "staticmethod", "classmethod")  # decorators of methods
 _METHODS = ("__call__", "__post_init__")  # of classes, with two underscores
-_RESERVED = (*UNDERSCORED, "_defaults", "_make", "_field_defaults")
+_RESERVED = (*UNDERSCORED, "_signature", "_make", "_field_defaults")
 _PATTERNS = ("bool", "dict", "float", "int", "list", "str", "tuple")  # classes that a pattern may name
 _STATEMENTS = {
     "Try": "; a name that the model lacks is an error in any case: use the names that it has",
@@ -127,8 +127,6 @@ def check_node(node: ast.AST, names: Names) -> None:
             _check_raise(node, at, names)
         case ast.ClassDef():
             _check_class(node, at, names)
-        case _:
-            pass
 
 
 def _decorates(decorator: ast.expr, names: Names) -> bool:
@@ -192,8 +190,6 @@ def given_names(nodes: Sequence[ast.AST], names: Names) -> set[ast.AST]:
             case ast.ClassDef(body=body):
                 decorators = [d for f in body if isinstance(f, ast.FunctionDef) for d in f.decorator_list[:1]]
                 found |= {d for d in decorators if isinstance(d, ast.Name) and d.id in set(_IN_CLASSES) - names.bound}
-            case _:
-                pass
     return found
 
 
@@ -229,8 +225,6 @@ def _check_pattern(node: ast.pattern, at: str, names: Names) -> None:
                 return
             if not of_class:
                 raise ProgramError(f"{at}`{written(value)}`: a pattern may not read this attribute")
-        case _:
-            pass
 
 
 def _check_no_dunder(name: str, at: str) -> None:
@@ -303,18 +297,12 @@ def _check_method(node: ast.Attribute, at: str, names: Names) -> None:
     """Check what is known of a method that `limits` guards. Raises ProgramError."""
     match node.value:
         case ast.Constant(value=str(template)) if node.attr == "format":
-            _with_line(check_template, template, at)
+            try:
+                check_template(template)
+            except (ProgramError, ValueError) as error:
+                raise ProgramError(f"{at}{error}") from None
         case ast.Name(id=name) if name in BUILTINS and name not in names.bound:
             raise ProgramError(f"{at}{name}.{node.attr} is not available in a reward program; call it on a value")
-        case _:
-            pass
-
-
-def _with_line(check: Callable[[str], None], text: str, at: str) -> None:
-    try:
-        check(text)
-    except (ProgramError, ValueError) as error:
-        raise ProgramError(f"{at}{error}") from None
 
 
 def _meant(owner: str, name: str, module: str) -> str:

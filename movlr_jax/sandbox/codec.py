@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Literal
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.sandbox.primitives import DTYPES, SCAN, TABLE, BadValue
@@ -24,88 +24,79 @@ _HINTS = {
     "jax.lax.fori_loop with constant bounds",
     "lu": "matrix factorisations are not available; write the solution of small systems out, or use "
     "jnp.linalg.norm, jnp.dot, jnp.cross",
-    "pure_callback": "callbacks into Python are not allowed",
-    "io_callback": "callbacks into Python are not allowed",
-    "debug_callback": "callbacks into Python are not allowed",
+    **dict.fromkeys(("pure_callback", "io_callback", "debug_callback"), "callbacks into Python are not allowed"),
     "debug_print": "printing is not allowed",
-    "random_bits": "randomness is not allowed; a reward must be deterministic",
 }
+
+
+def at_line(line: int | None) -> str:
+    """Return `line N: `, "" if the line is unknown."""
+    return f"line {line}: " if line else ""
 
 
 def refusal(primitive: str, line: int | None) -> str:
     """Return the error message for an operation that is not allowed in a reward."""
-    where = f"line {line}: " if line else ""
     if primitive.startswith(("random_", "threefry")):
-        return where + "randomness is not allowed; a reward must be deterministic"
+        return f"{at_line(line)}randomness is not allowed; a reward must be deterministic"
     what = _HINTS.get(primitive)
     if what:
-        return f"{where}{what} (`{primitive}` is not an allowed operation)"
-    return f"{where}the operation `{primitive}` is not allowed in a reward; use elementwise functions and sums"
+        return f"{at_line(line)}{what} (`{primitive}` is not an allowed operation)"
+    return (
+        f"{at_line(line)}the operation `{primitive}` is not allowed in a reward; use elementwise functions and sums"
+    )
 
 
 def encode(closed: ClosedJaxpr, terms: list[str]) -> dict[str, Any]:
     """Return the document of a traced reward. Raises ProgramError with the line if an operation is not allowed."""
-    return {"version": VERSION, "terms": terms, "main": _graph(closed.jaxpr, closed.consts)}
+    return {"version": VERSION, "terms": terms, "main": _graph(closed)}
 
 
-class _Writer:
-    """Numbers the values of one graph while writing its equations."""
-
-    def __init__(self, inputs: int):
-        self.inputs, self.count = inputs, inputs
-        self.consts: list[Any] = []
-        self.equations: list[dict[str, Any]] = []
-
-    def constant(self, value: Any) -> Any:
-        array = np.asarray(value)
-        _known_dtype(array.dtype.name, None)
-        return [array.dtype.name, list(array.shape), array.tobytes().hex()]
-
-
-def _known_dtype(name: str, line: int | None) -> None:
+def _known_dtype(name: str, line: int | None) -> str:
     if name not in DTYPES:
-        where = f"line {line}: " if line else ""
         raise ProgramError(
-            f"{where}the program computes with {name} values; only float32, int32 and bool are supported, "
+            f"{at_line(line)}the program computes with {name} values; only float32, int32 and bool are supported, "
             "remove the astype or dtype"
         )
+    return name
 
 
-def _graph(jaxpr: Jaxpr, consts: Any, line: int | None = None) -> dict[str, Any]:
+def _graph(closed: ClosedJaxpr) -> dict[str, Any]:
     # two passes: constants of inlined functions are found on the way but are numbered before the equations
+    inputs = [("in", i) for i in range(len(closed.jaxpr.invars))]
     flat: list[tuple[Any, list[Any], list[Any], int | None]] = []
-    values: list[Any] = []
-    alias: dict[Any, Any] = {}
-    for var, const in zip(jaxpr.constvars, consts, strict=True):
-        alias[var] = ("const", len(values))
-        values.append(const)
-    scope = {var: ("in", i) for i, var in enumerate(jaxpr.invars)} | alias
-    out = _flatten(jaxpr, scope, flat, values, line)
-    writer = _Writer(len(jaxpr.invars))
-    writer.consts = [writer.constant(v) for v in values]
-    numbers: dict[Any, int] = {("in", i): i for i in range(writer.inputs)}
-    numbers |= {("const", i): writer.inputs + i for i in range(len(values))}
-    writer.count = writer.inputs + len(values)
+    consts: list[Any] = []
+    out = _flatten(closed, inputs, flat, consts, None)
+    numbers: dict[Any, int] = {}
+    for value in (*inputs, *(("const", i) for i in range(len(consts)))):
+        numbers[value] = len(numbers)
 
     def atom(value: Any) -> Any:
         return value[1] if value[0] == "literal" else numbers[value]
 
+    equations = []
     for equation, operands, results, at in flat:
-        writer.equations.append(_equation(equation, [atom(v) for v in operands], at))
+        equations.append(_equation(equation, [atom(v) for v in operands], at))
         for result in results:
-            numbers[result] = writer.count
-            writer.count += 1
-    return {"in": writer.inputs, "consts": writer.consts, "eqns": writer.equations, "out": [atom(v) for v in out]}
+            numbers[result] = len(numbers)
+    arrays = [np.asarray(c) for c in consts]
+    written = [[_known_dtype(a.dtype.name, None), list(a.shape), a.tobytes().hex()] for a in arrays]
+    return {"in": len(inputs), "consts": written, "eqns": equations, "out": [atom(v) for v in out]}
 
 
-def _flatten(jaxpr: Jaxpr, scope: dict[Any, Any], flat: list[Any], values: list[Any], line: int | None) -> list[Any]:
-    """Append the equations of a jaxpr to `flat`, inlining the functions that it calls."""
+def _flatten(
+    closed: ClosedJaxpr, inputs: list[Any], flat: list[Any], consts: list[Any], line: int | None
+) -> list[Any]:
+    """Append equations and constants of a jaxpr and of the functions that it calls. Return its results."""
+    jaxpr = closed.jaxpr
+    scope: dict[Any, Any] = dict(zip(jaxpr.invars, inputs, strict=True))
+    for var, const in zip(jaxpr.constvars, closed.consts, strict=True):
+        scope[var] = ("const", len(consts))
+        consts.append(const)
 
     def read(var: Any) -> Any:
         if isinstance(var, Literal):
             array = np.asarray(var.val, var.aval.dtype)  # pyright: ignore[reportAttributeAccessIssue]
-            _known_dtype(array.dtype.name, line)
-            return ("literal", [array.dtype.name, array.tobytes().hex()])
+            return ("literal", [_known_dtype(array.dtype.name, line), array.tobytes().hex()])
         return scope[var]
 
     for equation in jaxpr.eqns:
@@ -113,21 +104,13 @@ def _flatten(jaxpr: Jaxpr, scope: dict[Any, Any], flat: list[Any], values: list[
         inner = _inlined(equation)
         operands = [read(v) for v in equation.invars]
         if inner is not None:
-            inner_scope: dict[Any, Any] = dict(zip(inner.jaxpr.invars, operands[-len(inner.jaxpr.invars) :]
-                                                   if inner.jaxpr.invars else [], strict=True))  # fmt: skip
-            for var, const in zip(inner.jaxpr.constvars, inner.consts, strict=True):
-                inner_scope[var] = ("const", len(values))
-                values.append(const)
-            for var, value in zip(
-                equation.outvars, _flatten(inner.jaxpr, inner_scope, flat, values, at), strict=True
-            ):
-                scope[var] = value
-            continue
-        results = [("eqn", len(flat), i) for i in range(len(equation.outvars))]
-        for var in equation.outvars:
-            dtype = getattr(var.aval, "dtype", None)
-            _known_dtype(str(dtype), at)
-        flat.append((equation, operands, results, at))
+            given = operands[len(operands) - len(inner.jaxpr.invars) :]
+            results = _flatten(inner, given, flat, consts, at)
+        else:
+            results = [("eqn", len(flat), i) for i in range(len(equation.outvars))]
+            for var in equation.outvars:
+                _known_dtype(str(getattr(var.aval, "dtype", None)), at)
+            flat.append((equation, operands, results, at))
         scope.update(zip(equation.outvars, results, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
@@ -154,11 +137,10 @@ def _equation(equation: Any, operands: list[Any], line: int | None) -> dict[str,
         raise ProgramError(refusal(name, line))
     kinds = TABLE.get(name)
     if name == "scan":
-        body = params["jaxpr"]
-        graphs, kinds = [_graph(body.jaxpr, body.consts, None)], SCAN
+        graphs, kinds = [_graph(params["jaxpr"])], SCAN
         params = {k: v for k, v in scan_params(params).items() if k in SCAN}
     elif name == "cond":
-        graphs, kinds, params = [_graph(b.jaxpr, b.consts, None) for b in params["branches"]], {}, {}
+        graphs, kinds, params = [_graph(b) for b in params["branches"]], {}, {}
     elif is_copy(name, params):
         name, kinds, params = "copy", TABLE["copy"], {}
     elif name == "platform_index":  # used only by a `cond` with one branch per platform, which is inlined
@@ -175,9 +157,8 @@ def _equation(equation: Any, operands: list[Any], line: int | None) -> dict[str,
             written[key] = kinds[key].encode(value)
         except (BadValue, ValueError, TypeError) as error:
             detail = str(error) or f"{key}={value!r}"[:80]
-            where = f"line {line}: " if line else ""
             raise ProgramError(
-                f"{where}`{name}` with {detail} is not allowed in a reward; use its defaults"
+                f"{at_line(line)}`{name}` with {detail} is not allowed in a reward; use its defaults"
             ) from None
     made = {"p": name, "i": operands, "n": len(equation.outvars), "a": written, "l": line or 0}
     return made | ({"g": graphs} if graphs else {})

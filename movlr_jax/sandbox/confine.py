@@ -13,11 +13,10 @@ import resource
 import signal
 import struct
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from movlr_jax.sandbox.syscalls import ARCHITECTURES, DENIED_AS_ABSENT, TRACER, WORKER, Condition
+from typing import Literal
 
 GIB = 1 << 30
 _SET_PDEATHSIG, _SET_DUMPABLE, _GET_SECCOMP, _SET_SECCOMP, _NO_NEW_PRIVS = 1, 4, 21, 22, 38
@@ -29,6 +28,64 @@ _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
 _LD, _AND, _JEQ, _JGE, _RET = 0x20, 0x54, 0x15, 0x35, 0x06  # BPF, 32-bit words
 _X32 = 0x40000000
+
+
+_ALL = 0xFFFFFFFF
+_PROT_EXEC = 4
+_CLONE_THREAD = 0x00010000 | 0x00000100 | 0x00000800  # with CLONE_VM and CLONE_SIGHAND
+
+
+# linux/arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h
+_X86_64 = {
+    "read": 0, "write": 1, "open": 2, "close": 3, "stat": 4, "fstat": 5, "lstat": 6, "poll": 7, "lseek": 8,
+    "mmap": 9, "mprotect": 10, "munmap": 11, "brk": 12, "rt_sigaction": 13, "rt_sigprocmask": 14,
+    "rt_sigreturn": 15, "pread64": 17, "readv": 19, "writev": 20, "access": 21, "sched_yield": 24,
+    "mremap": 25, "madvise": 28, "nanosleep": 35, "getpid": 39, "clone": 56, "exit": 60, "uname": 63,
+    "fcntl": 72, "getcwd": 79, "readlink": 89, "gettimeofday": 96, "getrlimit": 97, "getrusage": 98,
+    "sysinfo": 99, "times": 100, "getuid": 102, "getgid": 104, "geteuid": 107, "getegid": 108, "getppid": 110,
+    "sigaltstack": 131, "prctl": 157, "gettid": 186, "futex": 202, "sched_getaffinity": 204,
+    "getdents64": 217, "restart_syscall": 219, "clock_gettime": 228, "clock_getres": 229,
+    "clock_nanosleep": 230, "exit_group": 231, "tgkill": 234, "openat": 257, "newfstatat": 262,
+    "readlinkat": 267, "set_robust_list": 273, "prlimit64": 302, "getcpu": 309, "getrandom": 318,
+    "membarrier": 324, "statx": 332, "rseq": 334, "clone3": 435, "faccessat2": 439,
+}  # fmt: skip
+_AARCH64 = {
+    "getcwd": 17, "fcntl": 25, "openat": 56, "close": 57, "getdents64": 61, "lseek": 62, "read": 63,
+    "write": 64, "readv": 65, "writev": 66, "pread64": 67, "readlinkat": 78, "newfstatat": 79, "fstat": 80,
+    "exit": 93, "exit_group": 94, "futex": 98, "set_robust_list": 99, "nanosleep": 101, "clock_gettime": 113,
+    "clock_getres": 114, "clock_nanosleep": 115, "sched_getaffinity": 123, "sched_yield": 124,
+    "restart_syscall": 128, "tgkill": 131, "sigaltstack": 132, "rt_sigaction": 134, "rt_sigprocmask": 135,
+    "rt_sigreturn": 139, "times": 153, "uname": 160, "getrlimit": 163, "getrusage": 165, "prctl": 167,
+    "getcpu": 168, "gettimeofday": 169, "getpid": 172, "getppid": 173, "getuid": 174, "geteuid": 175,
+    "getgid": 176, "getegid": 177, "gettid": 178, "sysinfo": 179, "brk": 214, "munmap": 215, "mremap": 216,
+    "clone": 220, "mmap": 222, "mprotect": 226, "madvise": 233, "prlimit64": 261, "getrandom": 278,
+    "membarrier": 283, "statx": 291, "rseq": 293, "clone3": 435, "faccessat2": 439,
+}  # fmt: skip
+ARCHITECTURES = {"x86_64": (0xC000003E, _X86_64), "aarch64": (0xC00000B7, _AARCH64)}  # AUDIT_ARCH_*, numbers
+DENIED_AS_ABSENT = ("clone3",)
+
+# allowed call -> conditions (argument, mask, value) on its arguments: argument & mask == value
+Calls = Mapping[str, tuple[tuple[int, int, int | Literal["self"]], ...]]
+_COMMON: Calls = dict.fromkeys((
+    "read", "write", "writev", "close", "fstat", "lseek", "poll", "munmap", "brk", "mremap", "madvise", "futex",
+    "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "sched_yield", "nanosleep", "clock_nanosleep",
+    "clock_gettime", "clock_getres", "gettimeofday", "times", "getrusage", "getrandom", "getpid", "gettid", "getppid",
+    "getuid", "geteuid", "getgid", "getegid", "uname", "sysinfo", "getcpu", "sched_getaffinity", "restart_syscall",
+    "set_robust_list", "rseq", "exit", "exit_group",
+), ()) | {
+    "fcntl": ((1, _ALL, 1),),  # F_GETFD
+    "tgkill": ((0, _ALL, "self"),),  # abort()
+    # only reads the limits of the process itself: no other pid, no new value
+    "prlimit64": ((0, _ALL, 0), (2, _ALL, 0)),
+}  # fmt: skip
+TRACER: Calls = {**_COMMON, "mmap": ((2, _PROT_EXEC, 0),), "mprotect": ((2, _PROT_EXEC, 0),)}
+WORKER: Calls = {**_COMMON, **dict.fromkeys((
+    "mmap", "mprotect", "open", "openat", "stat", "lstat", "newfstatat", "statx", "readlink", "readlinkat",
+    "getdents64", "access", "faccessat2", "getcwd", "pread64", "readv", "getrlimit", "membarrier",
+), ()),
+    "clone": ((0, _CLONE_THREAD, _CLONE_THREAD),),
+    "prctl": ((0, _ALL, 15),),  # PR_SET_NAME, of threads
+}  # fmt: skip
 
 
 class ConfinementError(Exception):
@@ -222,7 +279,7 @@ def _landlock(readable: Iterable[str]) -> None:
     os.close(ruleset)
 
 
-def _seccomp(allowed: Sequence[str | Condition]) -> None:
+def _seccomp(allowed: Calls) -> None:
     program = filter_program(allowed, platform.machine(), os.getpid())
     code = b"".join(struct.pack("HBBI", *step) for step in program)
     buffer = ctypes.create_string_buffer(code, len(code))
@@ -230,7 +287,7 @@ def _seccomp(allowed: Sequence[str | Condition]) -> None:
     _must(_libc().prctl(_SET_SECCOMP, _SECCOMP_FILTER, prog, 0, 0), "seccomp")
 
 
-def filter_program(allowed: Sequence[str | Condition], machine: str, pid: int) -> list[tuple[int, int, int, int]]:
+def filter_program(allowed: Calls, machine: str, pid: int) -> list[tuple[int, int, int, int]]:
     """Return the BPF program (code, jt, jf, k) that allows these calls and returns EPERM for all others.
 
     A call through another ABI (32 bit, x32) kills the process.
@@ -243,29 +300,22 @@ def filter_program(allowed: Sequence[str | Condition], machine: str, pid: int) -
         steps += [(_JGE, 0, 1, _X32), (_RET, 0, 0, _KILL)]
     for name in DENIED_AS_ABSENT:  # libc then uses the older call, whose arguments a filter can check
         steps += [(_JEQ, 0, 1, table[name]), (_RET, 0, 0, _ERRNO | _ENOSYS)]
-    for item in allowed:
-        if isinstance(item, str):
-            if item in table:  # older calls do not exist on aarch64
-                steps += [(_JEQ, 0, 1, table[item]), (_RET, 0, 0, _ALLOW)]
+    for name, conditions in allowed.items():
+        if name not in table:  # older calls do not exist on aarch64
             continue
-        if item.call not in table:
+        if not conditions:
+            steps += [(_JEQ, 0, 1, table[name]), (_RET, 0, 0, _ALLOW)]
             continue
-        tests = _tests(item, pid)
+        tests = []  # (offset, mask, value) of each 32-bit word of the arguments that is checked
+        for argument, mask, expected in conditions:
+            low = 16 + 8 * argument
+            tests.append((low, mask, pid if expected == "self" else expected))
+            if mask == _ALL and expected != "self":
+                tests.append((low + 4, mask, 0))
         body: list[tuple[int, int, int, int]] = []
         for i, (offset, mask, expected) in enumerate(tests):
             left = 3 * (len(tests) - i - 1) + 1  # instructions to the refusal
             body += [(_LD, 0, 0, offset), (_AND, 0, 0, mask), (_JEQ, 0, left, expected)]
         body += [(_RET, 0, 0, _ALLOW), (_RET, 0, 0, _ERRNO | _EPERM)]
-        steps += [(_JEQ, 0, len(body), table[item.call]), *body]
+        steps += [(_JEQ, 0, len(body), table[name]), *body]
     return [*steps, (_RET, 0, 0, _ERRNO | _EPERM)]
-
-
-def _tests(item: Condition, pid: int) -> list[tuple[int, int, int]]:
-    """Return (offset, mask, value) for each 32-bit word of the arguments that is checked."""
-    tests = []
-    for argument, mask, expected in item.tests:
-        low = 16 + 8 * argument
-        tests.append((low, mask, pid if expected == "self" else expected))
-        if mask == 0xFFFFFFFF and expected != "self":
-            tests.append((low + 4, mask, 0))
-    return tests

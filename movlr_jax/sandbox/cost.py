@@ -13,7 +13,8 @@ from math import log2, prod
 from jax.core import ShapedArray as Shape
 
 from movlr_jax.rewards.cost import CHUNK_BYTES, FEWEST, Cost
-from movlr_jax.sandbox.graph import Atom, Equation, Graph
+from movlr_jax.sandbox.codec import at_line
+from movlr_jax.sandbox.graph import Atom, Equation, Graph, shape_of
 
 # Limits for scoring, s on one core: for a batch, and per state; the larger total applies.
 BATCH_S, STATE_S = 2.0, 1e-4
@@ -84,7 +85,7 @@ def measure(
     call_s = state_s = longest = 0.0
     slowest = largest = 0
     for i, equation in enumerate(graph.equations):
-        given = [_shape(a, shapes) for a in equation.operands]
+        given = [shape_of(a, shapes) for a in equation.operands]
         new = range(len(shapes), len(shapes) + len(equation.results))
         shapes += equation.results
         live += sum(_bytes(s) for s in equation.results)
@@ -107,13 +108,13 @@ def refusal(measured: Measured, states: int) -> str | None:
     cost, most = measured.cost, max(BATCH_S, states * STATE_S)
     if cost.state_bytes > STATE_BYTES:
         return (
-            f"{_where(measured.largest)}the program holds about {_size(cost.state_bytes)} of values at once for one "
+            f"{at_line(measured.largest)}the program holds about {_size(cost.state_bytes)} of values at once for one "
             f"state, {_size(cost.state_bytes * states)} for the {states:,} states of one batch of this run; "
             f"the limit is {_size(STATE_BYTES)} per state, use smaller arrays"
         )
     if cost.seconds(states) > most:
         return (
-            f"{_where(measured.slowest)}the program takes about {cost.seconds(states):,.1f} s to compute for the "
+            f"{at_line(measured.slowest)}the program takes about {cost.seconds(states):,.1f} s to compute for the "
             f"{states:,} states of one batch of this run; the limit is {most:,.1f} s, use shorter loops or smaller "
             "arrays"
         )
@@ -130,7 +131,7 @@ def slower(measured: Measured, cpu_s: float, states: int, batch: int) -> str | N
     if cpu_s <= SLOWER * expected_s or batch_s <= most:
         return None
     return (
-        f"{_where(measured.slowest)}the program took {_seconds(cpu_s)} for {states:,} states, but "
+        f"{at_line(measured.slowest)}the program took {_seconds(cpu_s)} for {states:,} states, but "
         f"{_seconds(expected_s)} were estimated; for the {batch:,} states of one batch of this run it would take "
         f"{_seconds(batch_s)} and the limit is {most:,.1f} s, use simpler operations or smaller arrays"
     )
@@ -214,10 +215,6 @@ def _number_s(equation: Equation, given: list[Shape]) -> float:
     return _NUMBER_S.get(primitive, _CHEAP_S)
 
 
-def _shape(atom: Atom, shapes: list[Shape]) -> Shape:
-    return shapes[atom] if isinstance(atom, int) else Shape(atom.shape, atom.dtype)
-
-
 def _differs(atom: Atom, differs: Sequence[bool]) -> bool:
     return isinstance(atom, int) and differs[atom]
 
@@ -228,7 +225,3 @@ def _bytes(shape: Shape) -> int:
 
 def _size(count: int) -> str:
     return f"{count / (1 << 30):,.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):,.1f} MiB"
-
-
-def _where(line: int) -> str:
-    return f"line {line}: " if line else ""

@@ -83,8 +83,6 @@ LAX = [
     "rsqrt", "scan", "select", "select_n", "sign", "sin", "sinh", "slice", "slice_in_dim", "sort", "sqrt",
     "square", "squeeze", "stop_gradient", "sub", "switch", "tan", "tanh", "transpose",
 ]  # fmt: skip
-TREE = ["all", "leaves", "map", "reduce"]
-SPECIAL = ["erf", "erfc", "expit", "log_softmax", "logsumexp", "ndtr", "softmax"]
 # functions of numbers known at trace time; none that makes long integers
 MATH = [
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh",
@@ -92,10 +90,7 @@ MATH = [
     "isinf", "isnan", "log", "log10", "log1p", "log2", "nan", "pi", "pow", "radians", "sin", "sinh", "sqrt",
     "tan", "tanh", "tau", "trunc",
 ]  # fmt: skip
-FUNCTOOLS = ["cache", "lru_cache", "partial", "reduce"]
 ITERTOOLS = ["accumulate", "chain", "combinations", "pairwise", "product", "zip_longest"]
-COLLECTIONS = ["OrderedDict", "defaultdict", "namedtuple"]
-DATACLASSES = ["asdict", "astuple", "dataclass", "field", "replace"]
 # no attrgetter and methodcaller, which read attributes by name
 OPERATOR = [
     "add", "and_", "eq", "ge", "getitem", "gt", "itemgetter", "le", "lt", "matmul", "mod", "mul", "ne", "neg", "not_",
@@ -116,16 +111,16 @@ MODULES = {
     "jax.numpy.linalg": LINALG,
     "jax.nn": NN,
     "jax.lax": LAX,
-    "jax.tree": TREE,
+    "jax.tree": ["all", "leaves", "map", "reduce"],
     "jax.scipy": ["special"],
-    "jax.scipy.special": SPECIAL,
+    "jax.scipy.special": ["erf", "erfc", "expit", "log_softmax", "logsumexp", "ndtr", "softmax"],
     "shaping": list(shaping.PUBLIC),
     "math": MATH,
-    "functools": FUNCTOOLS,
+    "functools": ["cache", "lru_cache", "partial", "reduce"],
     "itertools": ITERTOOLS,
-    "collections": COLLECTIONS,
+    "collections": ["OrderedDict", "defaultdict", "namedtuple"],
     "operator": OPERATOR,
-    "dataclasses": DATACLASSES,
+    "dataclasses": ["asdict", "astuple", "dataclass", "field", "replace"],
     "enum": ["Enum", "IntEnum", "auto"],
     "types": ["SimpleNamespace"],
     "typing": [*HINTS, "TYPE_CHECKING", "cast"],
@@ -322,10 +317,6 @@ def _isinstance(value: Any, kinds: Any) -> bool:
     return isinstance(value, str if kinds is limits.text else kinds)
 
 
-def method(value: Any, name: str) -> Any:
-    return limits.method(value, name, records.attribute)
-
-
 # Replacements of operators, statements and calls, under names that no program can contain.
 GUARDS: dict[str, Callable[..., Any] | type] = {
     "<+>": limits.plus,
@@ -339,7 +330,7 @@ GUARDS: dict[str, Callable[..., Any] | type] = {
     "<bounded>": limits.bounded,
     "<stored>": limits.stored,
     "<number>": limits.number,
-    "<method>": method,
+    "<method>": functools.partial(limits.method, otherwise=records.attribute),
     "<attribute>": records.attribute,
     "<class>": records.made,
     "<matched>": limits.matched,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from movlr_jax.errors import ProgramError
 from movlr_jax.rewards.term import quoted
-from movlr_jax.sandbox.source import is_weights, parse
+from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.weights import is_weights
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Genome:
     terms: Mapping[str, tuple[float, str]]  # name -> (weight, expression)
     preamble: str = ""
     description: str = ""
-    helpers: str = field(default="")  # other top-level functions and constants
+    helpers: str = ""  # other top-level functions and constants
 
     def with_term(self, name: str, weight: float, expression: str) -> Genome:
         return replace(self, terms={**self.terms, name: (weight, expression)})
@@ -49,11 +50,6 @@ def _text(node: ast.AST) -> str:
     return text if '"' in text else text.replace("'", '"')
 
 
-def _is_data(node: ast.stmt) -> bool:
-    """Return whether a top-level statement is the docstring or WEIGHTS, which a genome stores separately."""
-    return isinstance(node, ast.Expr) or is_weights(node)
-
-
 def _returns(node: ast.AST) -> bool:
     """Return whether a statement may return from the function that contains it."""
     if isinstance(node, ast.FunctionDef):
@@ -65,8 +61,7 @@ def _returns(node: ast.AST) -> bool:
 def genome_of(source: str) -> Genome:
     """Return the genome of a program that ends in one `return {...}` with literal names. Raises ProgramError."""
     parsed = parse(source)
-    functions = [n for n in parsed.tree.body if isinstance(n, ast.FunctionDef)]
-    reward = next(f for f in functions if f.name == "reward")
+    reward = next(n for n in parsed.tree.body if isinstance(n, ast.FunctionDef) and n.name == "reward")
     if ast.unparse(reward.args) != "state, action":
         raise ProgramError("reward takes more than (state, action); only its weights can be edited by script")
     body = reward.body[1:] if ast.get_docstring(reward) else reward.body
@@ -78,6 +73,8 @@ def genome_of(source: str) -> Genome:
     names = [k.value if isinstance(k, ast.Constant) else None for k in last.value.keys]
     if set(names) != set(parsed.weights):
         raise ProgramError("the returned dict and WEIGHTS differ; only the weights can be edited by script")
+    # without the docstring and WEIGHTS, which a genome stores separately
+    helpers = [n for n in parsed.tree.body if n is not reward and not isinstance(n, ast.Expr) and not is_weights(n)]
     return Genome(
         terms={
             str(name): (parsed.weights[str(name)], _text(value))
@@ -85,5 +82,5 @@ def genome_of(source: str) -> Genome:
         },
         preamble="\n".join(_text(statement) for statement in body[:-1]),
         description=parsed.description,
-        helpers="\n\n".join(_text(n) for n in parsed.tree.body if n is not reward and not _is_data(n)),
+        helpers="\n\n".join(map(_text, helpers)),
     )

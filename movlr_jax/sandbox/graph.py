@@ -18,8 +18,8 @@ import numpy as np
 from jax.core import ShapedArray as Shape
 
 from movlr_jax.errors import ProgramError
-from movlr_jax.sandbox.codec import VERSION, refusal
-from movlr_jax.sandbox.primitives import DTYPES, MULTIPLIES, SCAN, TABLE, BadValue, apply, known, shapes
+from movlr_jax.sandbox.codec import VERSION, at_line, refusal
+from movlr_jax.sandbox.primitives import DTYPES, SCAN, TABLE, BadValue, apply, known, shapes
 
 MAX_DOCUMENT = 4 << 20  # bytes
 MAX_EQUATIONS = 1500
@@ -77,6 +77,11 @@ def read(text: bytes | str, terms: Sequence[str], inputs: Sequence[Shape]) -> Gr
         if out.shape != () or out.dtype != np.float32:
             raise _malformed(f"term {term!r} is {out.dtype.name}{list(out.shape)}, expected one float32")
     return graph
+
+
+def shape_of(atom: Atom, avals: Sequence[Shape]) -> Shape:
+    """Return the shape and type of a value, given those of the numbered values."""
+    return avals[atom] if isinstance(atom, int) else Shape(atom.shape, atom.dtype)
 
 
 def run(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
@@ -212,13 +217,13 @@ class _Reader:
             avals += results
         out = tuple(self.atom(a, avals) for a in _list(data["out"], MAX_OPERANDS))
         graph = Graph(len(inputs), consts, tuple(equations), out)
-        return _needed(graph), [self.shape(a, avals) for a in out]
+        return _needed(graph), [shape_of(a, avals) for a in out]
 
     def equation(self, item: Any, avals: list[Shape], turns: int, depth: int) -> tuple[Equation, list[Shape]]:
         required = ("p", "i", "n", "a", "l")
         item = _fields(item, *required, *(["g"] if isinstance(item, dict) and "g" in item else []))
         name, line = item["p"], _count(item["l"], 100_000)
-        where = f"line {line}: " if line else ""
+        where = at_line(line)
         self.equations += 1
         if self.equations > MAX_EQUATIONS:
             raise ProgramError(
@@ -229,7 +234,7 @@ class _Reader:
         if not isinstance(name, str) or len(name) > 64:
             raise _malformed("an operation has no name")
         before = self.work
-        given = [self.shape(a, avals) for a in operands]
+        given = [shape_of(a, avals) for a in operands]
         graphs: tuple[Graph, ...] = ()
         if name == "scan":
             params = self.params(item["a"], SCAN, name)
@@ -241,7 +246,11 @@ class _Reader:
             raise _malformed(f"{name!r} has inner graphs")
         elif name in TABLE and name in known():
             params = self.params(item["a"], TABLE[name], name)
-            results = self.results(name, given, params, where)
+            try:
+                results = shapes(name, given, params)
+            except Exception as error:  # a rule of JAX may raise anything on invalid parameters
+                detail = (str(error).splitlines() or [""])[0][:120]
+                raise _malformed(f"{where}{name!r} cannot be applied to its operands: {detail}") from None
         else:
             raise ProgramError(refusal(name if name.isprintable() else "?", line))
         if _count(item["n"], MAX_OPERANDS) != len(results):
@@ -249,7 +258,7 @@ class _Reader:
         for result in results:
             self.size(result, where)
         most = max((prod(s.shape) for s in (*results, *given)), default=1)
-        if name in MULTIPLIES:
+        if name == "dot_general":  # its work exceeds the size of its inputs and outputs
             most = prod(given[0].shape) * prod(given[1].shape)
         self.work += turns * max(most, 1) if not graphs else 0
         if self.work > MAX_WORK and before <= MAX_WORK:
@@ -258,13 +267,6 @@ class _Reader:
                 "loops; use shorter loops or smaller arrays"
             )
         return Equation(name, operands, params, graphs, tuple(results), line), results
-
-    def results(self, name: str, given: list[Shape], params: dict[str, Any], where: str) -> list[Shape]:
-        try:
-            return shapes(name, given, params)
-        except Exception as error:  # a rule of JAX may raise anything on invalid parameters
-            detail = (str(error).splitlines() or [""])[0][:120]
-            raise _malformed(f"{where}{name!r} cannot be applied to its operands: {detail}") from None
 
     def scan(
         self, item: Any, p: dict[str, Any], given: list[Shape], turns: int, depth: int, where: str
@@ -343,9 +345,6 @@ class _Reader:
         if len(raw) != size or (dtype == np.bool_ and raw.strip(b"\0\1")):
             raise _malformed("a constant of the wrong size")
         return np.frombuffer(raw, dtype).reshape(shape)
-
-    def shape(self, atom: Atom, avals: list[Shape]) -> Shape:
-        return avals[atom] if isinstance(atom, int) else Shape(atom.shape, atom.dtype)
 
     def size(self, aval: Shape, where: str) -> None:
         if np.dtype(aval.dtype).name not in DTYPES:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from movlr_jax.errors import ProgramError
 from movlr_jax.sandbox.facade import MODULES, VALUES
 from movlr_jax.sandbox.limits import METHODS
 from movlr_jax.sandbox.names import Names, imported
@@ -169,11 +168,7 @@ class Guarded(ast.NodeTransformer):
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> list[ast.stmt]:
         made: list[ast.stmt] = []
-        try:
-            bound = imported(node)
-        except ProgramError:  # only possible if the text was not checked
-            return [node]
-        for name, path in bound:
+        for name, path in imported(node):
             module, _, last = path.rpartition(".")
             value = ast.Name(f"<{path}>", ast.Load())
             if path not in MODULES:

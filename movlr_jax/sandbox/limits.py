@@ -65,10 +65,8 @@ class Steps:
 
 def bounded(value: Any) -> Any:
     """Return a string, list or tuple that is not too long. Raises ProgramError."""
-    if isinstance(value, str):
-        _check_text(len(value))
-    elif isinstance(value, list | tuple):
-        _check_entries(len(value))
+    if isinstance(value, str | list | tuple):
+        _of_length(value, len(value))
     return value
 
 

@@ -49,17 +49,13 @@ def imported(node: ast.Import | ast.ImportFrom) -> list[tuple[str, str]]:
             if not path and module and alias.name in MODULES[module]:
                 path = f"{module}.{alias.name}"
         if not path:
-            raise _no_import(node)
+            raise ProgramError(
+                f"{where(node)}`{written(node)}`: this import is not allowed; jnp, jax.nn, jax.lax and shaping are "
+                "already in scope, and only they, math, numpy (an alias of jnp), functools, itertools, collections, "
+                "dataclasses, enum, operator and typing may be imported"
+            )
         bound.append((name, path))
     return bound
-
-
-def _no_import(node: ast.AST) -> ProgramError:
-    return ProgramError(
-        f"{where(node)}`{written(node)}`: this import is not allowed; jnp, jax.nn, jax.lax and shaping are already "
-        "in scope, and only they, math, numpy (an alias of jnp), functools, itertools, collections, dataclasses, "
-        "enum, operator and typing may be imported"
-    )
 
 
 def module_of(path: str) -> str | None:
@@ -168,5 +164,3 @@ def members(node: ast.ClassDef) -> Iterator[str]:
                 yield name
             case ast.Assign(targets=targets):
                 yield from (t.id for t in targets if isinstance(t, ast.Name))
-            case _:
-                pass

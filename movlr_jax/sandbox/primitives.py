@@ -46,15 +46,8 @@ def _bool(value: Any) -> bool:
     return bool(value)
 
 
-def _ints(value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list | tuple) or len(value) > _LONGEST:
-        raise BadValue
-    return tuple(_int(v) for v in value)
-
-
-def _sizes(value: Any) -> tuple[int, ...]:
-    """Check a list with up to as many integers as a vector may have entries: the sizes of a split."""
-    if not isinstance(value, list | tuple) or len(value) > 4096:
+def _ints(value: Any, longest: int = _LONGEST) -> tuple[int, ...]:
+    if not isinstance(value, list | tuple) or len(value) > longest:
         raise BadValue
     return tuple(_int(v) for v in value)
 
@@ -64,17 +57,11 @@ def _none(value: Any) -> None:
         raise BadValue
 
 
-def _nested(value: Any) -> tuple[Any, ...]:
-    """Check nested lists of integers, such as padding and the dimensions of a product."""
-    if not isinstance(value, list | tuple) or len(value) > _LONGEST:
+def _nested(value: Any, depth: int = 3) -> tuple[Any, ...]:
+    """Check lists of integers nested up to `depth`, such as padding and the dimensions of a product."""
+    if not isinstance(value, list | tuple) or len(value) > _LONGEST or not depth:
         raise BadValue
-    return tuple(_int(v) if isinstance(v, int | np.integer) else _nested1(v) for v in value)
-
-
-def _nested1(value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple) or len(value) > _LONGEST:
-        raise BadValue
-    return tuple(_int(v) if isinstance(v, int | np.integer) else _ints(v) for v in value)
+    return tuple(_int(v) if isinstance(v, int | np.integer) else _nested(v, depth - 1) for v in value)
 
 
 def _dtype_out(value: Any) -> str:
@@ -96,8 +83,10 @@ def _fill_out(value: Any) -> int | float | bool | str | None:
         return value
     if isinstance(value, np.generic | np.ndarray):
         value = value.item()
+    if isinstance(value, float) and np.isinf(value):
+        raise BadValue(f"{value}")
     if isinstance(value, float):
-        return value if np.isfinite(value) else "nan" if np.isnan(value) else _refuse(value)
+        return "nan" if np.isnan(value) else value
     return _int(value)
 
 
@@ -107,10 +96,6 @@ def _fill_in(value: Any) -> int | float | bool | None:
     if isinstance(value, float) and np.isfinite(value):
         return value
     return float("nan") if value == "nan" else _int(value)
-
-
-def _refuse(value: Any) -> Any:
-    raise BadValue(f"{value}")
 
 
 def _same(function: Callable[[Any], Any]) -> Kind:
@@ -148,7 +133,7 @@ def _record(kind: Any, fields: tuple[str, ...]) -> Kind:
 
 INT, BOOL, INTS, NONE, NESTED = (_same(f) for f in (_int, _bool, _ints, _none, _nested))
 FILL = Kind(_fill_out, _fill_in)
-SIZES = _same(_sizes)
+SIZES = _same(functools.partial(_ints, longest=4096))  # of a split: up to as many as a vector has entries
 # weak types affect only promotion, which is already done
 STRONG = Kind(_bool, lambda value: _bool(value) and False)
 DTYPE = Kind(_dtype_out, _dtype_in)
@@ -183,10 +168,8 @@ TABLE: dict[str, dict[str, Kind]] = {
     **{name: {} for name in _PLAIN},
     **dict.fromkeys(_ACCURATE, _ACCURACY),
     "mul": {"out_dtype": NONE},
-    **dict.fromkeys(("reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod"), _AXES),
-    "reduce_max": _AXES | {"out_sharding": NONE},
-    "reduce_min": _AXES | {"out_sharding": NONE},
-    "reduce_sum": _AXES | {"out_sharding": NONE},
+    **dict.fromkeys(("reduce_and", "reduce_or", "reduce_prod"), _AXES),
+    **{f"reduce_{n}": _AXES | {"out_sharding": NONE} for n in ("max", "min", "sum")},
     **{n: {"axes": INTS, "index_dtype": DTYPE} for n in ("argmax", "argmin")},
     **{n: {"axis": INT, "reverse": BOOL} for n in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")},
     "bitcast_convert_type": {"new_dtype": DTYPE},
@@ -220,13 +203,12 @@ TABLE: dict[str, dict[str, Kind]] = {
     **dict.fromkeys(("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max"), _SCATTER),
 }  # fmt: skip
 SCAN = {"length": INT, "reverse": BOOL, "num_consts": INT, "num_carry": INT}
-MULTIPLIES = ("dot_general",)  # primitives whose work exceeds the size of their inputs and outputs
 
 
+# their updates are functions, which the table cannot hold
 _SCATTERS: dict[str, Callable[..., Any]] = {
-    "scatter": jax.lax.scatter, "scatter-add": jax.lax.scatter_add, "scatter-mul": jax.lax.scatter_mul,
-    "scatter-min": jax.lax.scatter_min, "scatter-max": jax.lax.scatter_max,
-}  # fmt: skip
+    name: getattr(jax.lax, name.replace("-", "_")) for name in TABLE if name.startswith("scatter")
+}
 
 
 @functools.cache
@@ -246,15 +228,7 @@ def known() -> dict[str, Primitive]:
 def apply(name: str, operands: list[Any], params: dict[str, Any]) -> list[Any]:
     """Apply one operation of the table to arrays or tracers."""
     if name in _SCATTERS:
-        return [
-            _SCATTERS[name](
-                *operands,
-                params["dimension_numbers"],
-                indices_are_sorted=params["indices_are_sorted"],
-                unique_indices=params["unique_indices"],
-                mode=params["mode"],
-            )
-        ]
+        return [_SCATTERS[name](*operands, **params)]
     result = known()[name].bind(*operands, **params)
     return list(result) if isinstance(result, list | tuple) else [result]
 

@@ -40,26 +40,20 @@ def states(probe: Probe) -> tuple[list[np.ndarray], int]:
     """
     n, t = np.shape(probe.actions)[:2]
 
-    def rows(x: Any, times: int) -> np.ndarray:
+    def rows(x: Any) -> np.ndarray:
         x = np.asarray(x, np.float32)
-        return np.repeat(x, times, axis=0) if times > 1 else x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
+        return x.reshape(n * t, *x.shape[2:])
 
-    reached = flat(
-        jax.tree.map(lambda x: rows(x, 0), probe.steps),
-        rows(probe.actions, 0),
-        jax.tree.map(lambda x: rows(x, t), probe.initial),
-        {},
-    )
+    initial = jax.tree.map(lambda x: np.repeat(np.asarray(x, np.float32), t, axis=0), probe.initial)
+    reached = flat(jax.tree.map(rows, probe.steps), rows(probe.actions), initial, {})
     start = flat(probe.initial, np.asarray(probe.actions)[:, 0], probe.initial, {})
     reached = [np.concatenate([np.asarray(a, np.float32), b]) for a, b in zip(start, reached, strict=True)]
-    count = n + n * t
-    far = [[x[:1].copy() for x in reached] for _ in range(len(_EXTREMES) * (len(reached) + 1))]
-    for i, value in enumerate(_EXTREMES):
-        for row, field in enumerate((None, *range(len(reached)))):
-            for k, x in enumerate(far[i * (len(reached) + 1) + row]):
-                if field is None or field == k:
-                    x[:] = value
-    return [np.concatenate([x, *(f[k] for f in far)]) for k, x in enumerate(reached)], count
+    far = [
+        [np.full_like(x[:1], value) if field in (None, k) else x[:1] for k, x in enumerate(reached)]
+        for value in _EXTREMES
+        for field in (None, *range(len(reached)))
+    ]
+    return [np.concatenate([x, *(f[k] for f in far)]) for k, x in enumerate(reached)], n + n * t
 
 
 def examine(

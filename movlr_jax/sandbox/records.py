@@ -6,6 +6,7 @@ import collections
 import enum
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, Signature
 from types import FunctionType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -37,22 +38,13 @@ class Field:
 class Record:
     """Base of frozen data classes and of classes that only hold constants and functions."""
 
-    _fields: tuple[str, ...] = ()
-    _defaults: Mapping[str, Any] = {}
+    _signature = Signature()  # its fields with their default values
 
     def __init__(self, *arguments: Any, **named: Any):
-        kind = type(self).__name__
-        given = dict(zip(self._fields, arguments, strict=False))
-        if len(arguments) > len(self._fields) or given.keys() & named or named.keys() - set(self._fields):
-            raise TypeError(f"{kind} takes the fields {', '.join(self._fields) or 'none'}, each once")
-        given |= named
-        for name in self._fields:
-            if name not in given:
-                if name not in self._defaults:
-                    raise TypeError(f"{kind} needs the field {name!r}")
-                default = self._defaults[name]
-                given[name] = default.new() if isinstance(default, Field) else default
-        vars(self).update(given)
+        given = type(self)._signature.bind(*arguments, **named)
+        given.apply_defaults()
+        values = given.arguments.items()
+        vars(self).update((name, v.new() if isinstance(v, Field) else v) for name, v in values)
         check = getattr(type(self), "__post_init__", None)
         if check:
             check(self)
@@ -82,7 +74,9 @@ def made(kind: str, name: str, fields: Sequence[str], namespace: dict[str, Any],
         offered |= set(UNDERSCORED)
     else:
         methods |= {k: v for k, v in defaults.items() if not isinstance(v, Field)}
-        inner = {"_fields": tuple(fields), "_defaults": defaults, "__match_args__": tuple(fields)}
+        kind_of = Parameter.POSITIONAL_OR_KEYWORD
+        takes = [Parameter(k, kind_of, default=defaults.get(k, Parameter.empty)) for k in fields]
+        inner = {"_signature": Signature(takes), "__match_args__": tuple(fields)}
         found = type(name, (Record,), {**methods, **inner, "__module__": __name__})
     _OFFERED[found] = offered
     return found
@@ -114,7 +108,7 @@ def replace(record: Any, /, **changes: Any) -> Any:
 
 
 def asdict(record: Any, /) -> dict[str, Any]:
-    return {name: vars(record)[name] for name in _record(record)._fields}
+    return {name: vars(record)[name] for name in type(_record(record))._signature.parameters}
 
 
 def astuple(record: Any, /) -> tuple[Any, ...]:

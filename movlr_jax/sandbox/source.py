@@ -19,9 +19,7 @@ from movlr_jax.rewards.term import quoted
 from movlr_jax.sandbox.checks import check_constant, check_node, given_names
 from movlr_jax.sandbox.facade import IN_SCOPE
 from movlr_jax.sandbox.names import Names, imported, where, written
-from movlr_jax.sandbox.weights import MAX_WEIGHT, is_weights, weights_of
-
-__all__ = ["MAX_BYTES", "MAX_WEIGHT", "ParsedReward", "is_weights", "parse", "unchecked", "with_weights"]
+from movlr_jax.sandbox.weights import is_weights, weights_of
 
 MAX_BYTES = 32_768
 MAX_DEPTH = 100  # of the syntax tree
@@ -44,6 +42,10 @@ class ParsedReward:
     def where(self, term: object) -> str:
         """Return `line N: ` for a term, "" if it is not returned under a literal name."""
         return self.lines.get(term, "") if isinstance(term, str) else ""
+
+
+class Rejected(Exception):
+    """A rejected program; its arguments are (stage, message)."""
 
 
 def parse(source: str) -> ParsedReward:
@@ -84,12 +86,14 @@ def _parse(source: str, tree: ast.Module) -> ParsedReward:
     for node in nodes:
         if isinstance(node, ast.Constant):
             check_constant(node.value, where(node))
-    ignored = _Ignored(nodes)
-    tree = _Unannotated(nodes).visit(ignored.visit(tree))
+    cleaner = _Cleaner(nodes)
+    tree = cleaner.visit(tree)
     nodes = list(ast.walk(tree))
     names = Names(nodes)
     names.given |= given_names(nodes, names)
-    redundant = {node for node in tree.body if _is_redundant(node)}
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    # of names that are already in scope
+    redundant = {node for node in imports if all(IN_SCOPE.get(name) == path for name, path in imported(node))}
     tree.body = [node for node in tree.body if node not in redundant]
     for node in nodes:
         if node not in redundant:
@@ -111,7 +115,7 @@ def _parse(source: str, tree: ast.Module) -> ParsedReward:
             "other arguments need a default value"
         )
     return ParsedReward(
-        source, ast.get_docstring(tree) or "", weights_of(tree, names), tree, _lines(tree), names, ignored.notes
+        source, ast.get_docstring(tree) or "", weights_of(tree, names), tree, _lines(tree), names, cleaner.notes
     )
 
 
@@ -133,22 +137,15 @@ def with_weights(source: str, weights: dict[str, float]) -> str:
     return (before + text.encode() + after).decode()
 
 
-def _is_redundant(node: ast.stmt) -> bool:
-    """Return whether an import binds only names that are already in scope."""
-    return isinstance(node, ast.Import | ast.ImportFrom) and all(
-        IN_SCOPE.get(name) == path for name, path in imported(node)
-    )
+class _Cleaner(ast.NodeTransformer):
+    """Removes what has no effect on the terms: annotations, print, the main guard, `__all__`, `if TYPE_CHECKING`.
 
-
-class _Ignored(ast.NodeTransformer):
-    """Removes what has no effect on the terms: print, the main guard, `__all__`, blocks for type checkers."""
+    Annotations may contain names but no code that could run.
+    """
 
     def __init__(self, nodes: Sequence[ast.AST]):
         self._own = {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
-        named = {n.id for n in nodes if isinstance(n, ast.Name)} | {
-            n.attr for n in nodes if isinstance(n, ast.Attribute)
-        }
-        self._some = not named.isdisjoint(("print", "TYPE_CHECKING", "__name__", *_DROPPED))
+        self._fields: set[ast.AST] = set()
         self._notes: list[tuple[int, str]] = []
 
     @property
@@ -156,8 +153,6 @@ class _Ignored(ast.NodeTransformer):
         return [f"line {line}: {text}" for line, text in sorted(self._notes)]
 
     def visit_Module(self, node: ast.Module) -> ast.AST:
-        if not self._some:
-            return node
         body: list[ast.stmt] = []
         for statement in node.body:
             match statement:
@@ -187,6 +182,31 @@ class _Ignored(ast.NodeTransformer):
             case _:
                 return self.generic_visit(node)
 
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        _check_annotation(node.annotation)
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        _check_annotation(node.returns)
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """Keep which names are fields of a class: those with annotations, except of ClassVar."""
+        annotated = [s for s in node.body if isinstance(s, ast.AnnAssign)]
+        self._fields.update(s for s in annotated if "ClassVar" not in ast.unparse(s.annotation))
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        _check_annotation(node.annotation)
+        if node in self._fields:
+            node.annotation = ast.copy_location(ast.Constant(None), node.annotation)
+            return self.generic_visit(node)
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        return self.generic_visit(ast.copy_location(ast.Assign([node.target], node.value), node))
+
     def generic_visit(self, node: ast.AST) -> ast.AST:
         before = getattr(node, "body", None)
         first = before[0] if isinstance(before, list) and before else None
@@ -199,44 +219,6 @@ class _Ignored(ast.NodeTransformer):
 _DROPPED = ("__all__", "__version__", "__author__")
 _PRINTS = "print is ignored: the program is traced once, not run at each step"
 _LITERAL = (ast.Constant, ast.List, ast.Tuple, ast.Load)
-
-
-class _Unannotated(ast.NodeTransformer):
-    """Removes annotations, which JAX does not use; they may contain names but no code that could run."""
-
-    def __init__(self, nodes: Sequence[ast.AST]):
-        self._some = any(isinstance(node, ast.AnnAssign) for node in nodes)
-        for node in nodes:
-            if isinstance(node, ast.arg):
-                _check_annotation(node.annotation)
-                node.annotation = None
-            elif isinstance(node, ast.FunctionDef):
-                _check_annotation(node.returns)
-                node.returns = None
-
-    def visit_Module(self, node: ast.Module) -> ast.AST:
-        return self.generic_visit(node) if self._some else node
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        """Keep which names are fields of a class: those with annotations, except of ClassVar."""
-        body: list[ast.stmt] = []
-        for statement in node.body:
-            if isinstance(statement, ast.AnnAssign) and "ClassVar" not in ast.unparse(statement.annotation):
-                _check_annotation(statement.annotation)
-                statement.annotation = ast.copy_location(ast.Constant(None), statement.annotation)
-                body.append(statement)
-            else:
-                body.append(self.visit(statement))
-        node.body = body
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        _check_annotation(node.annotation)
-        if node.value is None:
-            return ast.copy_location(ast.Pass(), node)
-        return self.generic_visit(ast.copy_location(ast.Assign([node.target], node.value), node))
-
-
 _PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Tuple, ast.List, ast.BinOp, ast.BitOr, ast.Load)
 
 

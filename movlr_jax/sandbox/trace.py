@@ -8,7 +8,7 @@ import copy
 import json
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -23,8 +23,24 @@ from movlr_jax.sandbox.facade import BUILTINS, facade
 from movlr_jax.sandbox.guarded import Guarded
 from movlr_jax.sandbox.inputs import inputs, pack
 from movlr_jax.sandbox.limits import known_number, number
-from movlr_jax.sandbox.source import ParsedReward, parse, unchecked
+from movlr_jax.sandbox.source import ParsedReward, Rejected, parse, unchecked
 from movlr_jax.sandbox.weights import is_weights
+
+_KEPT = "a value of one step is kept for another step; a reward sees one step at a time"
+_CONSTANT = "a value that is only known at run time is used where Python needs a constant; use jnp"
+# what errors mean; the first that fits
+_MEANINGS: dict[type[Exception], str] = {
+    jax.errors.TracerBoolConversionError: "a Python `if`, `and`, `or`, `not`, `while`, `min` or `max` uses a value "
+    "that is only known at run time; use jnp.where, jnp.logical_and, jnp.maximum, ...",
+    jax.errors.NonConcreteBooleanIndexError: "an array is indexed by a condition, so its size is only known at run "
+    "time; use jnp.where(condition, x, 0.0) and sum it",
+    jax.errors.ConcretizationTypeError: _CONSTANT,
+    jax.errors.TracerArrayConversionError: _CONSTANT,
+    jax.errors.TracerIntegerConversionError: "an index or a size is only known at run time, but Python needs a "
+    "constant here; use jnp.take",
+    jax.errors.UnexpectedTracerError: _KEPT,
+    RecursionError: "infinite recursion: a function calls itself without end",
+}
 
 
 def load(parsed: ParsedReward, scope: dict[str, Any] | None = None) -> RewardProgram:
@@ -38,8 +54,7 @@ def load(parsed: ParsedReward, scope: dict[str, Any] | None = None) -> RewardPro
     try:
         exec(compile(ast.fix_missing_locations(tree), FILE, "exec"), scope)
     except Exception as error:
-        text = explain(error)
-        raise ProgramError(text) from None
+        raise ProgramError(explain(error)) from None
     finally:
         scope["<number>"] = known_number  # inside `reward`, values of a state are not constants
     written = scope["reward"]
@@ -58,54 +73,45 @@ def load(parsed: ParsedReward, scope: dict[str, Any] | None = None) -> RewardPro
 
 
 def document(source: str, layout: Layout, checked: bool = True) -> str:
-    """Return the traced program as JSON; the text is checked only if `checked`. Raises Rejection."""
+    """Return the traced program as JSON; the text is checked only if `checked`. Raises Rejected."""
     stage = "parse"
     try:
         parsed = parse(source) if checked else unchecked(source)
         shapes = [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in inputs(layout)]
 
-        def instant(again: bool) -> Callable[..., list[Any]]:
-            def whole(*values: Any) -> list[Any]:
-                """Trace the definitions too, so that constants are part of the graph and nothing is computed here."""
-                nonlocal stage
-                stage = "load"
-                scope = facade() | ({} if checked else {"__builtins__": builtins})
-                program = load(parsed, scope)
-                stage = "trace"
+        def whole(again: bool, values: Sequence[Any]) -> list[Any]:
+            """Trace the definitions too, so that constants are part of the graph and nothing is computed here."""
+            nonlocal stage
+            stage = "load"
+            scope = facade() | ({} if checked else {"__builtins__": builtins})
+            program = load(parsed, scope)
+            stage = "trace"
 
-                def terms(*values: Any) -> list[Any]:
-                    step, action, initial, goals = pack(layout, values)
-                    found = _terms(parsed, program.reward(State(layout, step, goals, initial), action))
-                    return [jnp.asarray(found[name], jnp.float32) for name in parsed.weights]
+            def terms(*values: Any) -> list[Any]:
+                step, action, initial, goals = pack(layout, values)
+                found = _terms(parsed, program.reward(State(layout, step, goals, initial), action))
+                return [jnp.asarray(found[name], jnp.float32) for name in parsed.weights]
 
-                if again:  # an extra call, whose side effects must not change the result
-                    jax.eval_shape(terms, *values)
-                return terms(*values)
-
-            return whole
+            if again:  # an extra call, whose side effects must not change the result
+                jax.eval_shape(terms, *values)
+            return terms(*values)
 
         def written(again: bool) -> str:
-            closed = jax.make_jaxpr(instant(again))(*shapes)
+            closed = jax.make_jaxpr(lambda *values: whole(again, values))(*shapes)
             return json.dumps(encode(closed, list(parsed.weights)), separators=(",", ":"))
 
         first = written(again=False)
         try:
             second = written(again=True)
         except Exception:
-            raise ProgramError(
-                "a value of one step is kept for another step; a reward sees one step at a time"
-            ) from None
+            raise ProgramError(_KEPT) from None
         if first != second:
             raise ProgramError(
                 "the program changes each time it is run; a reward must depend on state and action alone"
             )
         return first
     except Exception as error:
-        raise Rejection(stage, explain(error)) from None
-
-
-class Rejection(Exception):
-    """An invalid program; its arguments are (stage, message)."""
+        raise Rejected(stage, explain(error)) from None
 
 
 def _terms(parsed: ParsedReward, terms: Any) -> dict[str, Any]:
@@ -157,26 +163,9 @@ def explain(error: Exception) -> str:
         return text if re.match(r"line \d", text) or "line " in text[:60] else where + text
     if isinstance(error, SyntaxError):  # found by the compiler, not by the parser
         return f"line {error.lineno}: the program is not Python: {error.msg}"
-    if isinstance(error, jax.errors.TracerBoolConversionError):
-        return where + (
-            "a Python `if`, `and`, `or`, `not`, `while`, `min` or `max` uses a value that is only known at run time; "
-            "use jnp.where, jnp.logical_and, jnp.maximum, ..."
-        )
-    if isinstance(error, jax.errors.NonConcreteBooleanIndexError):
-        return where + (
-            "an array is indexed by a condition, so its size is only known at run time; use "
-            "jnp.where(condition, x, 0.0) and sum it"
-        )
-    if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError):
-        return where + "a value that is only known at run time is used where Python needs a constant; use jnp"
-    if isinstance(error, jax.errors.TracerIntegerConversionError):
-        return where + (
-            "an index or a size is only known at run time, but Python needs a constant here; use jnp.take"
-        )
-    if isinstance(error, jax.errors.UnexpectedTracerError):
-        return where + "a value of one step is kept for another step; a reward sees one step at a time"
-    if isinstance(error, RecursionError):
-        return where + "infinite recursion: a function calls itself without end"
+    for kind, meaning in _MEANINGS.items():
+        if isinstance(error, kind):
+            return where + meaning
     first = re.sub(r" at 0x[0-9a-f]+", "", (str(error).strip() or "no message").splitlines()[0][:300])
     if isinstance(error, MemoryError) or first.startswith("RESOURCE_EXHAUSTED"):
         return where + "the program needs too much memory; use a few small vectors per step"

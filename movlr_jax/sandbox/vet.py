@@ -7,6 +7,7 @@ function. A second child, the prober, gets only the document and evaluates it on
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pickle
 import secrets
@@ -14,26 +15,31 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
+import jax.numpy as jnp
+
+from movlr_jax._util.keys import redact
 from movlr_jax._util.machine import cores
 from movlr_jax.errors import ProgramError, UserError
-from movlr_jax.rewards.program import RewardProgram
+from movlr_jax.rewards.cost import Cost
+from movlr_jax.rewards.program import RewardProgram, structure_hash
+from movlr_jax.rewards.state import parts
 from movlr_jax.sandbox import confine
-from movlr_jax.sandbox.answers import DOWN, Rejected, counts_of, judge, rebuild, rejection
 from movlr_jax.sandbox.cost import measure, refusal, slower
-from movlr_jax.sandbox.graph import MAX_DOCUMENT, read
-from movlr_jax.sandbox.inputs import inputs
+from movlr_jax.sandbox.graph import MAX_DOCUMENT, Graph, read, run
+from movlr_jax.sandbox.inputs import flat, inputs
 from movlr_jax.sandbox.probe import Probe
-from movlr_jax.sandbox.source import ParsedReward, parse, unchecked
+from movlr_jax.sandbox.source import ParsedReward, Rejected, parse, unchecked
 from movlr_jax.sandbox.warm import Lost, Warm, memory_file, registered
 from movlr_jax.sandbox.zygote import CONFINED
 
 PROGRAM_DEADLINE_S = 30.0
 BATCH = 4096  # states of one candidate that are scored at once, as in training with PPO's defaults
+_DOWN = "the program crashed its process; it may need too much memory"
 _TOO_LATE = "the program was not ready after {:g} s: it runs or compiles for too long; make it smaller"
 
 
@@ -71,8 +77,12 @@ class Sandbox:
     ):
         self.name, self._check_text = name, check_text
         self._deadline_s, self.batch = deadline_s, batch
-        if name == "confined":
-            require_confinement()
+        if name == "confined" and (lacks := confine.missing()):
+            raise UserError(
+                f"this machine cannot confine generated programs, it lacks: {'; '.join(lacks)}. sandbox=process uses "
+                "a child process with limits and a deadline, which a malicious program can escape; the run records "
+                "this"
+            )
         self.cpu_s = 0.0  # processor time of all children so far
         self._layout = probe.layout
         flags = os.environ.get("XLA_FLAGS", "")
@@ -85,7 +95,10 @@ class Sandbox:
 
     @property
     def description(self) -> str:
-        return describe(self.name)
+        """The sandbox in one line, for the run record and the report."""
+        if self.name == "confined":
+            return f"confined: {confine.describe()}"
+        return "process: WEAKER, a child process with limits and a deadline, not confined by the kernel"
 
     def vet(self, source: str) -> Verdict:
         """Vet one program. Errors of the program never raise; raises UserError if the sandbox itself fails."""
@@ -127,7 +140,7 @@ class Sandbox:
         """Vet a program; retry it alone if the warm process died, because another program may have caused that."""
         closed = self._closed
         try:
-            return self._try(parsed, self._shared())
+            return self._try(parsed, self.start())
         except (Lost, Rejected) as error:
             if self._closed > closed:
                 raise Rejected("crash", "the sandbox was closed before the program was ready") from None
@@ -140,7 +153,7 @@ class Sandbox:
             return self._try(parsed, alone)
         except Lost as lost:
             if lost.during:
-                raise Rejected("crash", DOWN) from None
+                raise Rejected("crash", _DOWN) from None
             raise UserError("the sandbox process ended twice before it ran a program") from None
         finally:
             self._alone.discard(alone)
@@ -159,8 +172,7 @@ class Sandbox:
         measured = measure(graph, inputs(self._layout))
         if too_much := refusal(measured, self.batch):
             raise Rejected("check", too_much)
-        cost = (measured.cost.call_s, measured.cost.state_s, measured.cost.state_bytes)
-        options = {"terms": terms, "weights": weights, "cost": cost, "batch": self.batch}
+        options = {"terms": terms, "weights": weights, "cost": astuple(measured.cost), "batch": self.batch}
         answer, _ = self._ask(warm, "probe", text, options, left - used)
         counts, states, cpu_s = counts_of(answer, terms)
         if too_slow := slower(measured, cpu_s, states, self.batch):
@@ -169,9 +181,12 @@ class Sandbox:
         named = (parsed.source, parsed.description)
         return rebuild(graph, text, parsed.weights, measured.cost, *named), notes
 
-    def start(self) -> None:
-        """Start the warm process now, so that the first program need not wait for it. Raises UserError."""
-        self._shared()
+    def start(self) -> Warm:
+        """Return the warm process; start it if there is none or it has died. Raises UserError."""
+        with self._lock:
+            if not (self.warm and self.warm.serves):
+                self.warm = registered(self._name, self._settings)
+            return self.warm
 
     def close(self) -> None:
         """End all children of this sandbox; the next program starts new ones."""
@@ -183,13 +198,6 @@ class Sandbox:
         for alone in list(self._alone):
             alone.stop()
 
-    def _shared(self) -> Warm:
-        """Return the warm process; start it if there is none or it has died. Raises UserError."""
-        with self._lock:
-            if not (self.warm and self.warm.serves):
-                self.warm = registered(self._name, self._settings)
-            return self.warm
-
     def _ask(self, warm: Warm, job: str, text: bytes, options: dict[str, Any], left: float) -> tuple[bytes, float]:
         """Return the answer of a new child of `warm` to `text`, and the time it took in s; `left` s are allowed.
 
@@ -197,22 +205,16 @@ class Sandbox:
         """
         reading, writing = os.pipe()
         request = {"sandbox": self._name, "job": job, "cpu_s": int(self._deadline_s) + 2, **options}
-        try:
+        with os.fdopen(reading, "rb"), os.fdopen(writing, "wb") as theirs:
             with memory_file(text) as file:
                 pid = warm.fork(request, [file.fileno(), writing])
             began = time.monotonic()  # the time to start processes does not count
-            os.close(writing)
-            writing = -1
+            theirs.close()
             answer, late = _read(reading, began + left)
-        finally:
-            os.close(reading)
-            if writing >= 0:
-                os.close(writing)
         used = time.monotonic() - began
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)  # it may not have created its process group yet
+        for end in (os.killpg, os.kill):  # it may not have created its process group yet
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                end(pid, signal.SIGKILL)
         status, cpu_s = warm.reap(pid)
         self.cpu_s += cpu_s
         if not answer:  # the child ended before it read the program
@@ -222,25 +224,8 @@ class Sandbox:
         if late or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
             raise Rejected("deadline", _TOO_LATE.format(self._deadline_s))
         if len(answer) == 1 or len(answer) > MAX_DOCUMENT:
-            raise Rejected("crash", DOWN)
+            raise Rejected("crash", _DOWN)
         return answer[1:], used
-
-
-def require_confinement() -> None:
-    """Raise UserError if this machine cannot confine a process, with what is missing and the weaker alternative."""
-    lacks = confine.missing()
-    if lacks:
-        raise UserError(
-            f"this machine cannot confine generated programs, it lacks: {'; '.join(lacks)}. sandbox=process uses a "
-            "child process with limits and a deadline, which a malicious program can escape; the run records this"
-        )
-
-
-def describe(name: str) -> str:
-    """Describe the sandbox of this name, for the run record, the report and `doctor`."""
-    if name == "confined":
-        return f"confined: {confine.describe()}"
-    return "process: WEAKER, a child process with limits and a deadline, not confined by the kernel"
 
 
 def _read(pipe: int, end: float) -> tuple[bytes, bool]:
@@ -255,3 +240,89 @@ def _read(pipe: int, end: float) -> tuple[bytes, bool]:
             break
         data += chunk
     return data, False
+
+
+def rebuild(
+    graph: Graph, text: bytes, weights: Mapping[str, float], cost: Cost, source: str = "", description: str = ""
+) -> RewardProgram:
+    """Return the reward program of a checked graph and its document `text`."""
+    terms = tuple(weights)
+
+    def reward(state: Any, action: Any) -> dict[str, Any]:
+        step, initial, goals = parts(state)
+        values = [jnp.asarray(v, jnp.float32) for v in flat(step, action, initial, goals)]
+        return dict(zip(terms, run(graph, values), strict=True))
+
+    return RewardProgram(
+        source=source,
+        description=description,
+        weights=weights,
+        reward=reward,
+        structure=structure_hash(json.dumps(_without_lines(json.loads(text)), sort_keys=True)),
+        cost=cost,
+        document=text,
+    )
+
+
+def _without_lines(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_lines(v) for k, v in value.items() if k != "l"}
+    return [_without_lines(v) for v in value] if isinstance(value, list) else value
+
+
+def judge(parsed: ParsedReward, counts: dict[str, Any]) -> list[str]:
+    """Return notes on the prober's counts. Raises Rejected for a term without finite values."""
+    notes = []
+    for name, count in counts.items():
+        where = parsed.where(name)
+        if count["bad"] == count["states"]:
+            raise Rejected(
+                "probe",
+                f"{where}term {name!r} is not finite at any of {count['states']} states of this task; look for "
+                "a division by zero, a log or square root of a negative number, or an exp that overflows",
+            )
+        if count["constant"]:
+            notes.append(f"{where}term {name!r} has the same value at every state, so it has no effect")
+        if count["bad"]:
+            notes.append(
+                f"{where}term {name!r} is not finite at {count['bad']} of {count['states']} states of this task; "
+                "such values are replaced by the worst one seen"
+            )
+        elif count["far"]:
+            notes.append(
+                f"{where}term {name!r} is not finite at {count['far']} of {count['extremes']} extreme states; such "
+                "values are replaced by the worst one seen"
+            )
+    return notes
+
+
+def counts_of(answer: bytes, terms: list[str]) -> tuple[dict[str, Any], int, float]:
+    """Return (term -> counts, states, processor time in s) of the prober. Raises Rejected."""
+    try:
+        found = json.loads(answer)
+        if isinstance(found.get("error"), str):
+            raise Rejected("probe", f"the program cannot be compiled or run: {_one_line(found['error'])}")
+        counts, states, cpu_s = found["terms"], int(found["states"]), float(found["cpu_s"])
+        for term in terms:
+            for name in ("states", "bad", "extremes", "far", "constant"):
+                counts[term][name] = int(counts[term][name])
+        return {term: counts[term] for term in terms}, states, cpu_s
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise Rejected("crash", _DOWN) from None
+
+
+def rejection(answer: bytes) -> tuple[str, str]:
+    """Return (stage, message) of a tracer's answer, cleaned for a log."""
+    try:
+        fields = json.loads(answer)
+        stage, message = fields["stage"], fields["message"]
+        if stage in ("parse", "load", "trace") and isinstance(message, str) and message:
+            return stage, _one_line(message)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    return "crash", "the program's process returned a malformed answer"
+
+
+def _one_line(text: str) -> str:
+    """Return a child's text on one printable line without API keys, for a log, a terminal and the next prompt."""
+    return "".join(c if c.isprintable() else "?" for c in redact(" ".join(text.split()))[:1000])

@@ -11,15 +11,16 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
 
 from movlr_jax.errors import UserError
 from movlr_jax.sandbox import confine
-from movlr_jax.sandbox.wire import receive, send
+from movlr_jax.sandbox.zygote import receive, send
 
 _START_S = 120.0  # timeout of its start, and of its first program of a task
-_STOPPED_S, _ANSWER_S = 1.0, 10.0  # s without an answer before SIGCONT is sent, and before it counts as lost
+_ANSWER_S = 10.0  # s without an answer before it counts as lost
 _ENDS_S = 5.0  # timeout of its end
 
 
@@ -51,7 +52,8 @@ class Warm:
         self._lock = threading.Lock()  # one request at a time
         self._owner, self._paths = os.getpid(), _paths()
         self._log = memory_file()
-        self._control, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair()
+        self._control = Connection(ours.detach())
         # -I ignores PYTHONPATH, the user's site-packages and the working folder; where the parent finds its packages,
         # the child looks last
         package = str(Path(__file__).resolve().parents[2])
@@ -78,11 +80,8 @@ class Warm:
 
     def register(self, name: str, settings: bytes) -> None:
         """Make it ready for the programs of the sandbox `name`. Raises UserError if it is not."""
-        answer = None
-        with memory_file(settings) as file, contextlib.suppress(OSError), self._lock:
-            self._control.settimeout(_START_S)
-            send(self._control, {"register": name}, [file.fileno()])
-            answer, _ = receive(self._control)
+        with memory_file(settings) as file:
+            answer = self._exchange({"register": name}, [file.fileno()], _START_S)
         if answer is None:
             self._log.seek(0)
             lines = self._log.read().decode(errors="replace").strip().splitlines() or ["no message"]
@@ -113,8 +112,8 @@ class Warm:
 
     def stop(self) -> None:
         """End the warm process and its children; may be called twice."""
-        with contextlib.suppress(OSError):
-            self._control.shutdown(socket.SHUT_RDWR)  # the process then ends its children and exits
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._control.fileno())) as control:
+            control.shutdown(socket.SHUT_RDWR)  # the process then ends its children and exits
         self.process.send_signal(signal.SIGCONT)
         try:
             self.process.wait(_ENDS_S)
@@ -122,29 +121,25 @@ class Warm:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-        self._control.close()
+        with self._lock:  # a request that another thread is waiting for has failed by now
+            self._control.close()
         self._log.close()
 
     def _ask(self, request: dict[str, Any], descriptors: Sequence[int], during: bool) -> dict[str, Any]:
-        answer = None
-        with self._lock, contextlib.suppress(OSError):
-            self._control.settimeout(_ANSWER_S)
-            send(self._control, request, descriptors)
-            self._wait()
-            answer, _ = receive(self._control)
+        answer = self._exchange(request, descriptors, _ANSWER_S)
         if answer is None:
             self.stop()
             raise Lost(during)
         return answer
 
-    def _wait(self) -> None:
-        """Wait for an answer; if it is late, send SIGCONT in case the process was stopped. Raises OSError."""
-        self._control.settimeout(_STOPPED_S)
-        try:
-            self._control.recv(1, socket.MSG_PEEK)
-        except TimeoutError:
-            self.process.send_signal(signal.SIGCONT)
-        self._control.settimeout(_ANSWER_S)
+    def _exchange(self, request: dict[str, Any], descriptors: Sequence[int], wait_s: float) -> dict[str, Any] | None:
+        """Return the answer to a request, None if the process is gone or does not answer in time."""
+        # on macOS, a descriptor that is not acknowledged is a RuntimeError
+        with self._lock, contextlib.suppress(OSError, EOFError, RuntimeError):
+            send(self._control, request, descriptors)
+            if self._control.poll(wait_s):
+                return receive(self._control)[0]
+        return None
 
 
 _SHARED: list[Warm] = []  # at most one

@@ -140,8 +140,6 @@ def _value(node: ast.expr | None, known: dict[str, Any], names: Names) -> Any:
             name = (names.path(function) or "").removeprefix("math.")
             if name in MATH and callable(getattr(math, name, None)):
                 return getattr(math, name)(*(_number(of(a)) for a in args))
-        case _:
-            pass
     raise _Unknown
 
 

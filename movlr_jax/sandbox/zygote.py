@@ -15,14 +15,13 @@ import json
 import os
 import pickle
 import signal
-import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from multiprocessing import reduction
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
-
-from movlr_jax.sandbox.wire import receive, send
 
 CONFINED, FAILED = b"+", b"-"  # the first byte of an answer
 # Modules that JAX imports only when it first compiles. Without this, each child would import them again.
@@ -30,6 +29,7 @@ _LATE = [
     "jax.experimental.multihost_utils",
     *(f"jaxlib.mlir.dialects.{name}" for name in ("mhlo", "builtin", "stablehlo", "chlo", "func", "sdy")),
 ]
+_LARGEST = 16 << 20  # bytes of a message
 _WARM = """WEIGHTS = {"a": 1.0}
 def reward(state, action):
     x = jnp.linalg.norm(jnp.stack([action[0], 1.0])) + jnp.clip(action, 0.0, 1.0).mean()
@@ -46,7 +46,7 @@ def reward(state, action):
 
 def main() -> None:
     """Import the packages, then serve requests until the main process is gone."""
-    control = socket.socket(fileno=int(sys.argv[1]))
+    control = Connection(int(sys.argv[1]))
     # JAX searches all packages for plugins when a backend starts; only the CPU backend is needed here
     importlib.metadata.entry_points = lambda **_: importlib.metadata.EntryPoints()
     import jax
@@ -68,11 +68,12 @@ def _ready(settings: dict[str, Any]) -> dict[str, Any]:
     from movlr_jax.rewards.state import rotation
     from movlr_jax.sandbox import graph, trace
     from movlr_jax.sandbox.inputs import inputs
+    from movlr_jax.sandbox.source import Rejected
 
     layout = settings["probe"].layout
     graph.read(trace.document(_WARM, layout), ["a"], inputs(layout))
     jax.eval_shape(rotation, jax.ShapeDtypeStruct((4,), "float32"))
-    with contextlib.suppress(trace.Rejection):
+    with contextlib.suppress(Rejected):
         trace.document(_BROKEN, layout)
     threads = len(list(Path("/proc/self/task").iterdir())) if sys.platform.startswith("linux") else 1
     if threads != 1:
@@ -88,7 +89,7 @@ def _ready(settings: dict[str, Any]) -> dict[str, Any]:
 class _Server:
     """Answers the requests of the main process, one at a time."""
 
-    def __init__(self, control: socket.socket):
+    def __init__(self, control: Connection):
         self._control = control
         self._sandboxes: dict[str, dict[str, Any]] = {}  # name -> settings
         self._children: dict[int, str] = {}  # process id -> name of its sandbox
@@ -96,10 +97,8 @@ class _Server:
     def serve(self) -> None:
         while True:
             try:
-                request, descriptors = receive(self._control, 2)
-            except OSError:
-                request, descriptors = None, []
-            if request is None:  # the main process is gone
+                request, descriptors = receive(self._control)
+            except (EOFError, OSError):  # the main process is gone
                 return self._kill(self._children)
             if "register" in request:
                 with open(descriptors[0], "rb", closefd=False) as file:
@@ -150,6 +149,7 @@ def _job(text: bytes, what: Any, request: dict[str, Any]) -> str:
     """Trace or probe a program, and return the answer for the main process."""
     from movlr_jax.rewards.cost import Cost
     from movlr_jax.sandbox import probe, trace
+    from movlr_jax.sandbox.source import Rejected
 
     if request["job"] == "probe":
         cost = Cost(*request["cost"])
@@ -157,8 +157,9 @@ def _job(text: bytes, what: Any, request: dict[str, Any]) -> str:
         return json.dumps(found)
     try:
         return trace.document(text.decode(), what.layout, request["checked"])
-    except trace.Rejection as rejection:
-        return json.dumps({"stage": rejection.args[0], "message": rejection.args[1]})
+    except Rejected as rejected:
+        stage, message = rejected.args
+        return json.dumps({"stage": stage, "message": message})
 
 
 def _child(request: dict[str, Any], descriptors: list[int], zygote: int, settings: dict[str, Any]) -> None:
@@ -210,5 +211,14 @@ def _only(descriptors: list[int]) -> tuple[int, int]:
     return 3, 4
 
 
-if __name__ == "__main__":
-    main()
+def send(to: Connection, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+    """Send one message, which is JSON. Raises OSError if the other side is gone."""
+    to.send_bytes(json.dumps({**message, "descriptors": len(descriptors)}).encode())
+    for descriptor in descriptors:
+        reduction.send_handle(to, descriptor, None)
+
+
+def receive(sender: Connection) -> tuple[dict[str, Any], list[int]]:
+    """Return the next message and its descriptors. Raises EOFError or OSError if the other side is gone."""
+    message = json.loads(sender.recv_bytes(_LARGEST))
+    return message, [reduction.recv_handle(sender) for _ in range(message.pop("descriptors"))]

@@ -25,7 +25,6 @@ from movlr_jax.storage.writing import is_part, lock, write_atomically, write_err
 
 SETTINGS = "config.yaml"
 FILE_BYTES = 2**28 + 2**20  # size limit of a file: more than any film, and than an episode of `ARRAYS_BYTES`
-BANK_BYTES = 2**31  # the same of the episodes of a generation
 T = TypeVar("T")
 _EVENT = "time, kind, generation, candidate, data"
 
@@ -124,7 +123,7 @@ class Archive:
             path = inside(self.root, relative)
             if path.lstat().st_size != size:
                 return True
-            with open_regular(path, BANK_BYTES, os.O_NOFOLLOW) as file:
+            with open_regular(path, FILE_BYTES, os.O_NOFOLLOW) as file:
                 return hashlib.file_digest(file, "sha256").hexdigest() != sha256
         except (UserError, OSError):
             return True
@@ -138,14 +137,11 @@ class Archive:
         """Return all files of the run that are missing or were changed after they were written."""
         return [path for (path,) in self._db.read("SELECT path FROM files ORDER BY path") if self.lost(path)]
 
-    def read(self, relative: str, most: int = FILE_BYTES) -> bytes:
-        """Return the data that `put` wrote. Raises UserError if the file is missing, was changed or is too large.
-
-        most: bytes, of a file that fits its record.
-        """
+    def read(self, relative: str) -> bytes:
+        """Return the data that `put` wrote. Raises UserError if the file is missing, was changed or is too large."""
         known, path = self._recorded(relative), inside(self.root, relative)
         whole = known is not None and path.exists() and path.lstat().st_size == known[1]  # before anything is read
-        data = read_inside(self.root, relative, most) if whole else b"" if path.exists() else None
+        data = read_inside(self.root, relative, FILE_BYTES) if whole else b"" if path.exists() else None
         if known is None or not whole or data is None or hashlib.sha256(data).hexdigest() != known[0]:
             again = "" if relative == SETTINGS else f", or make it again with {resuming(self.root)}"
             raise UserError(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path, PurePath
 from types import NoneType, UnionType
-from typing import Any, Literal, TypedDict, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, TypedDict, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from movlr_jax.errors import shortened
 from movlr_jax.records import (
@@ -271,12 +271,9 @@ def read(kind: type[R], data: Mapping[str, Any], **known: Any) -> R:
         data: As `check` accepts them.
         **known: Fields that are known otherwise, as the generation from the key of the event.
     """
-    return _record(kind, {**data, **known})
-
-
-def _record(kind: Any, data: Mapping[str, Any]) -> Any:
+    data = {**data, **known}
     if not is_dataclass(kind):
-        return data
+        return cast(R, data)
     hints, found = hints_of(kind), {}
     for f in fields(kind):
         needed = f.default is MISSING and f.default_factory is MISSING
@@ -294,7 +291,7 @@ def _value(hint: Any, value: Any) -> Any:
             return None
     origin, arguments = get_origin(hint), get_args(hint)
     if is_dataclass(hint):
-        return _record(hint, value or {})
+        return read(hint, value or {})
     if hint is Path:
         return Path(value) if value and is_inside(value) else None
     if origin in (dict, Mapping):
@@ -320,16 +317,13 @@ def fault(value: Any, hint: Any, where: str = "") -> str:
         return ""
     if isinstance(hint, UnionType):
         hint = _without_none(hint)
-    if isinstance(hint, dict) or is_typeddict(hint) or is_dataclass(hint):
-        if not isinstance(value, dict):
-            return f"{name} is {shortened(value)}, expected a mapping"
-        hints = hints_of(hint)
-        return _first(fault(value[key], hints[key], _dotted(where, key)) for key in hints if key in value)
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (dict, Mapping):
+    one_kind = origin in (dict, Mapping)  # of all values
+    if one_kind or isinstance(hint, dict) or is_typeddict(hint) or is_dataclass(hint):
         if not isinstance(value, dict):
             return f"{name} is {shortened(value)}, expected a mapping"
-        return _first(fault(v, arguments[1], _dotted(where, key)) for key, v in value.items())
+        hints = dict.fromkeys(value, arguments[1]) if one_kind else hints_of(hint)
+        return _first(fault(value[key], hints[key], _dotted(where, key)) for key in hints if key in value)
     if origin in (list, Sequence):
         if not isinstance(value, list):
             return f"{name} is {shortened(value)}, expected a list"

@@ -1,13 +1,20 @@
-"""Access to the files of an untrusted run directory; symbolic links inside it are not followed."""
+"""Access to untrusted files: those of a run directory, where links are not followed, and the arrays in npz files."""
 
 from __future__ import annotations
 
+import io
+import math
 import os
 import stat
-from io import BufferedReader
+import zipfile
+import zlib
 from pathlib import Path, PurePath
 
+import numpy as np
+
 from movlr_jax.errors import UserError
+
+ARRAYS_BYTES = 2**28  # uncompressed: more than any policy or an hour of motion of a whole body
 
 
 def is_inside(relative: str) -> bool:
@@ -54,7 +61,7 @@ def read_bounded(path: Path, most: int, flags: int = 0) -> bytes:
     return data
 
 
-def open_regular(path: Path, most: int, flags: int = 0) -> BufferedReader:
+def open_regular(path: Path, most: int, flags: int = 0) -> io.BufferedReader:
     """Open a regular file of at most `most` bytes. Raises UserError and OSError."""
     # O_NONBLOCK: opening a pipe would wait for a writer
     file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags), "rb")  # noqa: SIM115 - returned
@@ -66,3 +73,35 @@ def open_regular(path: Path, most: int, flags: int = 0) -> BufferedReader:
         file.close()
         raise UserError(f"{path} has {about.st_size:,} bytes, expected at most {most:,}")
     return file
+
+
+def read_array_file(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of an npz file that somebody names. Raises ValueError, UserError and OSError."""
+    return read_arrays(read_bounded(path, ARRAYS_BYTES + 2**20))
+
+
+def read_arrays(data: bytes) -> dict[str, np.ndarray]:
+    """Return the arrays of an npz file, of at most `ARRAYS_BYTES` in total. Raises ValueError."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as members:
+            size = sum(_size(members, member) for member in members.infolist())
+        if size > ARRAYS_BYTES:
+            raise ValueError(f"its arrays have {size:,} bytes, expected at most {ARRAYS_BYTES:,}")
+        with np.load(io.BytesIO(data)) as file:
+            return dict(file)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise ValueError(f"it is not a valid npz file: {error}") from None
+    except (OSError, LookupError, TypeError, SyntaxError, RuntimeError, MemoryError, OverflowError) as error:
+        raise ValueError(f"its arrays cannot be read: {error or type(error).__name__}") from None
+
+
+def _size(members: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
+    """Return the bytes of an array: of its data, or of the shape that it claims, which is allocated first."""
+    with members.open(member) as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, kind = read(file)
+        except ValueError:  # no array, which `np.load` returns as bytes
+            return member.file_size
+    return max(member.file_size, math.prod(shape) * kind.itemsize)

@@ -1,8 +1,10 @@
-"""A recorded episode, as every evaluation leaves it in an npz file."""
+"""A recorded episode, as every evaluation leaves it in an npz file, and its export for other programs."""
 
 from __future__ import annotations
 
 import copy
+import csv
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +13,12 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 
-from movlr_jax.biomech.opensim import Table, muscle_path, state_path
-from movlr_jax.errors import UserError, needed
+from movlr_jax.biomech.opensim import Table, muscle_path, state_path, storage_text
+from movlr_jax.errors import UserError, needed, unknown_name
 from movlr_jax.models import ModelAdapter, coordinates_of
 from movlr_jax.rewards.state import Layout
-from movlr_jax.storage.arrays import read_array_file, read_arrays
-from movlr_jax.storage.tables import ending, write_table
+from movlr_jax.storage.inside import read_array_file, read_arrays
+from movlr_jax.storage.writing import write_atomically
 from movlr_jax.types import SimState, Step, Trajectory
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ _QUAT = ("qw", "qx", "qy", "qz")
 # endings of columns of joints of more than one number
 _POSITIONS = {_FREE: ("x", "y", "z", *_QUAT), _BALL: _QUAT}
 _VELOCITIES = {_FREE: ("vx", "vy", "vz", "wx", "wy", "wz"), _BALL: ("wx", "wy", "wz")}
+FORMATS = ("mot", "sto", "csv", "parquet")
 FIELDS = ("time", "qpos", "qvel", "act", "ctrl", "touch")
 
 
@@ -125,11 +128,10 @@ class EpisodeRecord:
                 names = [f"_{suffix}" for suffix in suffixes] if suffixes else [""]
                 for i, suffix in enumerate(names):
                     columns[f"{prefix}.{joint.name or j}{suffix}"] = values[:, start + i]
-        for i in range(model.nu):
-            actuator = model.actuator(i)
+        for i, name in enumerate(self._actuators):
             if model.actuator_actnum[i]:
-                columns[f"act.{actuator.name or i}"] = self.act[:, model.actuator_actadr[i]]
-            columns[f"ctrl.{actuator.name or i}"] = self.ctrl[:, i]
+                columns[f"act.{name}"] = self.act[:, model.actuator_actadr[i]]
+            columns[f"ctrl.{name}"] = self.ctrl[:, i]
         columns |= {f"touch.{name}": self.touch[:, i] for i, name in enumerate(self.touch_names)}
         return pandas.DataFrame(columns, index=pandas.Index(self.time, name="time"))
 
@@ -147,14 +149,17 @@ class EpisodeRecord:
             UserError: For other endings, if a package is missing, and if a file cannot be written.
         """
         path = Path(path)
-        kind = ending(path)
+        kind = path.suffix.lower().removeprefix(".")
+        if kind not in FORMATS:
+            raise UserError(unknown_name("format", kind, FORMATS))
         if kind == "mot":
-            return [write_table(path, self.motion())]
+            return [write_atomically(path, storage_text(self.motion()).encode())]
         if kind == "sto":
-            forces = path.with_name(f"{path.stem}_forces.sto")
-            return [write_table(path, self.states()), write_table(forces, self.forces())]
+            files = {path: self.states(), path.with_name(f"{path.stem}_forces.sto"): self.forces()}
+            return [write_atomically(file, storage_text(table).encode()) for file, table in files.items()]
         columns = {**self.states().columns, **self.controls(), **self.forces().columns}
-        return [write_table(path, Table(self._seconds, columns))]
+        table = Table(self._seconds, columns)
+        return [write_atomically(path, _csv(table) if kind == "csv" else _parquet(table))]
 
     def motion(self) -> Table:
         """Return the coordinates of OpenSim, angles in degrees."""
@@ -172,15 +177,15 @@ class EpisodeRecord:
             ("speed", coordinates.speeds(self.qpos, self.qvel)),
         ):
             columns |= {state_path(name, quantity): column for name, column in values.items()}
-        for i in np.flatnonzero(self.model.actuator_actnum):
-            name = self.model.actuator(i).name or str(i)
-            columns[muscle_path(name, "activation")] = self.act[:, self.model.actuator_actadr[i]].astype(float)
+        for i, name in enumerate(self._actuators):
+            if self.model.actuator_actnum[i]:
+                activation = self.act[:, self.model.actuator_actadr[i]]
+                columns[muscle_path(name, "activation")] = activation.astype(float)
         return Table(self._seconds, columns, name="states")
 
     def controls(self) -> dict[str, np.ndarray]:
         """Return actuator -> control [T], named as a control of OpenSim, as `/forceset/soleus_r`."""
-        names = [self.model.actuator(i).name or str(i) for i in range(self.model.nu)]
-        return {muscle_path(name): self.ctrl[:, i].astype(float) for i, name in enumerate(names)}
+        return {muscle_path(name): self.ctrl[:, i].astype(float) for i, name in enumerate(self._actuators)}
 
     def forces(self) -> Table:
         """Return tensions of muscles, as `/forceset/soleus_r|tendon_force`, and contact forces on parts, in N.
@@ -189,10 +194,10 @@ class EpisodeRecord:
         """
         model, columns = self.model, {}
         found = self._computed_force() if self.force is None else self.force.astype(float)
-        for i in range(model.nu):
+        for i, name in enumerate(self._actuators):
             muscle = model.actuator_gaintype[i] == mujoco.mjtGain.mjGAIN_MUSCLE
-            path = muscle_path(model.actuator(i).name or str(i))
-            columns[f"{path}|{'tendon_force' if muscle else 'actuation'}"] = found[:, i] * (-1 if muscle else 1)
+            kind, sign = ("tendon_force", -1) if muscle else ("actuation", 1)
+            columns[f"{muscle_path(name)}|{kind}"] = sign * found[:, i]
         for i, name in enumerate(self.touch_names):
             columns[f"/contact/{name}|normal_force"] = self.touch[:, i].astype(float)
         return Table(self._seconds, columns, name="forces")
@@ -210,8 +215,32 @@ class EpisodeRecord:
         return found
 
     @property
+    def _actuators(self) -> list[str]:
+        return [self.model.actuator(i).name or str(i) for i in range(self.model.nu)]
+
+    @property
     def _seconds(self) -> np.ndarray:
         return self.time.astype(float)
+
+
+def _csv(table: Table) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["time", *table.columns])
+    rows = np.column_stack([table.time, *table.columns.values()])
+    writer.writerows([f"{value:.12g}" for value in row] for row in rows.tolist())
+    return text.getvalue().encode()
+
+
+def _parquet(table: Table) -> bytes:
+    with needed("format=parquet", "parquet"):
+        import pyarrow
+        import pyarrow.parquet
+    values = {"time": table.time, **table.columns}
+    buffer = io.BytesIO()
+    arrays = {name: pyarrow.array(np.asarray(column, float)) for name, column in values.items()}
+    pyarrow.parquet.write_table(pyarrow.table(arrays), buffer)
+    return buffer.getvalue()
 
 
 def _check(values: Mapping[str, np.ndarray], model: mujoco.MjModel, parts: int) -> None:

@@ -16,13 +16,8 @@ from movlr_jax.sandbox import confine
 from movlr_jax.sandbox.vet import Sandbox, Verdict
 
 FOLDER = Path(__file__).parent.parent / "sandbox"
-# known programs; more of their kind, many of them attacks or bombs; what language models like to write
-CORPORA = [
-    "rewards",
-    "rewards2",
-    pytest.param("habits", marks=pytest.mark.slow),
-    pytest.param("legitimate", marks=pytest.mark.slow),
-]
+# programs with attacks and bombs among them; what language models like to write
+CORPORA = ["rewards", pytest.param("legitimate", marks=pytest.mark.slow)]
 TASK = "+task=bottle_pour"
 SANDBOX = "sandbox=process" if confine.missing() else "sandbox=confined"
 
@@ -67,7 +62,7 @@ def test_corpus(name: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytes
         for v, c in zip(kept["verdicts"], corpus, strict=True)  # pyright: ignore
         if c["want"] == "guard" and v.program
     ]
-    assert bool(guarded) == name.startswith("rewards")
+    assert bool(guarded) == (name == "rewards")
     if not guarded:
         return
     scorer = Scorer(probe.layout, probe.goals)  # pyright: ignore

@@ -136,7 +136,7 @@ ODD = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=800, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_document_with_changed_values_is_read_or_refused(sound, data: st.DataObject):
     """Values dropped, repeated or replaced anywhere: a graph that traces, or a ProgramError; and soon."""
@@ -169,7 +169,7 @@ def test_document_with_changed_values_is_read_or_refused(sound, data: st.DataObj
     assert time.monotonic() - began < 5.0
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_document_with_changed_bytes_is_read_or_refused(sound, data: st.DataObject):
     original, terms, shapes = sound

@@ -71,8 +71,6 @@ def test_rewards_of_the_package_are_parsed(path: Path):
     ("line", "body"),
     [
         ("import numpy as np, math", "np.linalg.norm(action) * np.pi * math.sqrt(2.0)"),
-        ("import jax.numpy as np", "np.sum(action)"),
-        ("import numpy", "numpy.sum(action)"),
         ("import jax.nn as nn, jax.scipy.special", "nn.relu(action).sum() + jax.scipy.special.expit(action[0])"),
         ("from jax.nn import relu as positive", "positive(action).sum()"),
         ("from functools import partial, reduce", "partial(reduce, lambda a, b: a + b)(action)"),
@@ -92,43 +90,29 @@ def test_import_of_what_is_in_scope_binds_its_name(line: str, body: str):
     [
         # imports
         ("import os\n" + program(), 1, r"`import os`: this import is not allowed; jnp, jax\.nn"),
-        ("import jax.numpy as jnp, os\n" + program(), 1, "this import is not allowed"),
-        ("import numpy.random as r\n" + program(), 1, "this import is not allowed"),
         ("from jax.numpy import *\n" + program(), 1, "this import is not allowed"),
-        ("from jax.numpy import save\n" + program(), 1, "this import is not allowed"),
         ("from . import lax\n" + program(), 1, "this import is not allowed"),
         ("import numpy as reward\n" + program(), 1, "'reward' is already in scope"),
         ("import numpy as np\nnp = 3\n" + program(), 2, "'np' is already in scope"),
         ("import numpy as np\n" + program('{"r": np.load(action)}'), 7, r"np\.load is not available"),
-        ("from jax import random\n" + program(), 1, "this import is not allowed"),
         (statement("import os"), 6, "this import is not allowed"),
         # statements and expressions that have no place here
         (statement("async def f(): pass"), 6, "AsyncFunctionDef is not part of a reward program; use plain expr"),
-        (statement("global x"), 6, "Global is not part of a reward program; return the value instead"),
         (statement("with state: pass"), 6, "With is not part of a reward program; remove it and keep its body"),
         (statement("try: pass\n    except KeyError: pass"), 6, "Try is not part of a reward program; a name that"),
-        (statement("yield 1.0"), 6, "Yield is not"),
-        (statement("raise"), 6, r"`raise`: only errors such as ValueError\(\"why\"\) can be raised"),
         (statement("raise SystemExit"), 6, "only errors such as ValueError"),
-        (statement("x = ValueError"), 6, "'ValueError' is not available"),
-        (statement("del reward"), 6, "reward is a function and cannot be assigned to"),
-        (statement("del state.time"), 6, r"state\.time cannot be assigned to"),
         # classes
         (program(before="class A(dict): pass"), 4, "class A: only NamedTuple, @dataclass"),
-        (program(before="@f\nclass A: pass"), 5, "class A: only NamedTuple, @dataclass"),
         (program(before="class A:\n    def __init__(self): pass"), 5, "__init__ of class A is not available; list"),
-        (program(before="class A:\n    for i in (1, 2): pass"), 5, "class A may only hold values and functions"),
         (program(before="class A:\n    _replace = 1"), 4, "'_replace': names that begin with an underscore"),
         (program(before="class A: x = 1\nA = 2"), 5, "'A' is already in scope"),
         (program('{"r": action._x}', before="class A: y = 1"), 6, "'_x': names that begin with an underscore"),
         # patterns
         (statement("match 1:\n        case object(): pass"), 7, "a pattern may name bool, dict, float, int"),
-        (statement("match 1:\n        case int(real=x): pass"), 7, "a pattern may name bool, dict, float, int"),
         (statement("match 1:\n        case state.time: pass"), 7, "a pattern may not read this attribute"),
         (statement("match 1:\n        case __x: pass"), 7, "'__x': names that begin with two underscores"),
         (program('{f"{1:{2}}": 1.0}'), 6, r"a format specification must be a literal such as \.3f"),
         (program('{"r": sum([(x := i) for i in (1, 2)])}'), 6, "`:=` within a comprehension"),
-        (program('{"r": (jnp := 1.0)}'), 6, "'jnp' is already in scope"),
         (program(before="@jit"), 5, r"def reward: decorators other than @jax\.jit"),
         # names
         (program('{"r": action.__class__}'), 6, "'__class__': names that begin with an underscore"),
@@ -144,8 +128,6 @@ def test_import_of_what_is_in_scope_binds_its_name(line: str, body: str):
         (program('{"r": jnp.save(action)}'), 6, r"jnp\.save is not available in a reward program"),
         (program('{"r": jax.debug.print(action)}'), 6, r"jax\.debug is not available .*; remove it: the report"),
         (program('{"r": jnp.linalg.inv(state.rot("x"))[0, 0]}'), 6, r"linalg\.inv is not available.*is R\.T"),
-        (program('{"r": jnp.linalg.solve(state.rot("x"), action)}'), 6, r"linalg\.solve is not .* is R\.T @ b"),
-        (program('{"r": jnp.linalg.svd(action)}'), 6, r"jnp\.linalg\.svd is not available"),
         (program('{"r": jax.lax.while_loop(1, 2, 3)}'), 6, r"while_loop is not.*did you mean.*fori_loop"),
         (program('{"r": jnp.sum.lower(action)}'), 6, r"jnp\.sum\.lower is not available.*; call jnp\.sum itself"),
         # attributes of values
@@ -155,29 +137,23 @@ def test_import_of_what_is_in_scope_binds_its_name(line: str, body: str):
         (program('{"r": str.format("{0.x}", state)}'), 6, r"str\.format is not available .*; call it on a value"),
         (program('{"r": action.summ()}'), 6, r"\.summ is not available .*; did you mean \.sum"),
         (program('{"r": state.poss("hip")}'), 6, "state has no 'poss': there is no call 'poss'; did you mean 'pos'"),
-        (program('{"r": state.pos("hip")._layout}'), 6, "'_layout': names that begin with an underscore"),
         # values
         (program('{"r": 1j * action[0]}'), 6, "1j: complex values are not allowed; rewards are real numbers"),
-        (program('{"r": b"x"}'), 6, "bytes values are not allowed"),
         (program('{"r": 1e400 * action[0]}'), 6, "too large for a float and becomes infinite"),
         (program('{"r": "x" * 10 ** 9}'), 6, r"\+ is the only operation allowed on strings"),
         # top level
         (program(before="while True: pass"), 4, "`while True:`: only functions, classes, constants and WEIGHTS"),
-        (program(before="sum([1])"), 4, r"`sum\(\[1\]\)`: only functions"),
         (program(before="__all__ = f()"), 4, "'__all__': names that begin with two underscores"),
         (program(before="WEIGHTS |= {}"), 4, "WEIGHTS is set once at top level"),
         # the signature
         (program().replace("state, action", "s, a"), 5, r"take exactly \(state, action\), but it takes \(s, a\)"),
         (program().replace("state, action", "state, action, x"), 5, r"takes \(state, action, x\); other arguments"),
-        (program().replace("state, action", "state, action, *, x"), 5, "must take exactly"),
         # weights
         (program(weights="[1.0]"), 2, "WEIGHTS must be a dict with at least one term; got list"),
         (program(weights="dict(r=X)"), 2, "WEIGHTS must be a literal dict of numbers, or of arithmetic on numbers"),
         (program(weights='{"r": 9 ** 9 ** 9}'), 2, "an integer has more than 1024 bits"),
         (program(weights='{"r": 1 / 0}'), 2, "WEIGHTS must be a literal dict of numbers"),
-        (program(weights='{"r": print(1)}'), 2, "'print' is not available"),
         (program(weights='{"r": 1.0, "r": 2.0}'), 2, "WEIGHTS names a term twice"),
-        (program(weights='{"r": "high"}'), 2, r"WEIGHTS\['r'\] is 'high', expected a number"),
         (program(weights='{"r": True}'), 2, r"WEIGHTS\['r'\] is True, expected a number"),
         (program(weights='{"r": 2e6}'), 2, r"WEIGHTS\['r'\] is 2000000\.0, more than 1e\+06"),
         (program(weights='{"a b;rm": 1.0}'), 2, "a term's name must be an identifier of at most 64 characters"),
@@ -185,12 +161,9 @@ def test_import_of_what_is_in_scope_binds_its_name(line: str, body: str):
         (program('{"r": WEIGHTS["r"] * action[0]}'), 6, "must not be used elsewhere; return the terms unweighted"),
         # numbers that Python refuses to write out, as a message about them would
         (program(f'{{"r": {HEX}}}'), 6, "an integer here has more than 600 digits"),
-        (program(weights=f'{{"r": [{HEX}]}}'), 2, "an integer here has more than 600 digits"),
         (program(before=f"X: f({HEX}) = 1"), 4, "an integer here has more than 600 digits"),
-        (statement(f"x = f'{{1:{{{HEX}}}}}'"), 6, "an integer here has more than 600 digits"),
         # depth
         (program('{"r": ' + "-" * 400 + "1.0}"), 6, f"nested more than {MAX_DEPTH} deep"),
-        (program('{"r": ' + " + ".join(["1.0"] * 400) + "}"), 6, f"nested more than {MAX_DEPTH} deep"),
     ],
 )  # fmt: skip
 def test_mistake_is_reported_with_its_line(source: str, line: int, sentence: str):
@@ -205,11 +178,9 @@ def test_mistake_is_reported_with_its_line(source: str, line: int, sentence: str
         (program().replace("def reward", "def rewards"), r"found 0 such functions \(there are: rewards\)"),
         (program() + program().partition("\n\n")[2], "found 2 such functions"),
         (program().replace("WEIGHTS", "SCALES"), r"one top-level `WEIGHTS = .*found 0"),
-        (program(before='WEIGHTS = {"r": 2.0}'), "found 2"),
         (program() + "\0", "the program is not Python"),
         ('"""\ud800"""\n' + program(), "the program is not Python"),
         (program().replace("):", ")"), r"the program is not Python: line 5: expected ':'"),
-        (program() + " return 1", "the program is not Python: line 7"),
         (program() + "#" * MAX_BYTES, f"longer than {MAX_BYTES} bytes"),
         (program('{"r": ' + "(" * 300 + "1.0" + ")" * 300 + "}"), "not Python: line 6: too many nested"),
         # Python 3.11 and 3.12 stop reading here; 3.13 goes on, and the depth is ours to check
@@ -224,15 +195,11 @@ def test_text_without_a_program_is_reported(source: str, sentence: str):
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [
-        ("jnp.nrom", "jnp.linalg.norm"),
         ("jnp.norm", "jnp.linalg.norm"),
         ("jnp.linalg.nrom", "jnp.linalg.norm"),
         ("jnp.sigmoid", "jax.nn.sigmoid"),
-        ("jnp.summ", "jnp.sum"),
-        ("jax.nn.sigmod", "jax.nn.sigmoid"),
         ("jnp.tolerance", "shaping.tolerance"),
         ("shaping.gausian", "shaping.gaussian"),
-        ("jax.numpy.maximun", "jax.numpy.maximum"),
         ("jax.clamp", "jax.lax.clamp"),
     ],
 )

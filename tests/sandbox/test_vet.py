@@ -6,10 +6,8 @@ import contextlib
 import json
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +18,10 @@ import pytest
 
 from movlr_jax.errors import UserError
 from movlr_jax.rewards.program import Scorer
-from movlr_jax.sandbox import answers, confine
+from movlr_jax.sandbox import confine, vet
 from movlr_jax.sandbox import warm as warm_process
 from movlr_jax.sandbox.probe import Probe
-from movlr_jax.sandbox.source import parse
+from movlr_jax.sandbox.source import Rejected, parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.sandbox.vet import Sandbox
 
@@ -49,16 +47,14 @@ def sandbox(probe: Probe) -> Iterator[Sandbox]:
     box.close()
 
 
-def children() -> set[int]:
-    """Processes of this one that are not only waiting to be reaped."""
+def children(pid: int | None = None) -> set[int]:
+    """Processes of this one, or of another, that are not only waiting to be reaped."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
+        with contextlib.suppress(OSError):  # it ended meanwhile
             state, parent = path.read_text().rpartition(")")[2].split()[:2]
-        except OSError:  # it ended meanwhile
-            continue
-        if int(parent) == os.getpid() and state != "Z":
-            found.add(int(path.parent.name))
+            if int(parent) == (pid or os.getpid()) and state != "Z":
+                found.add(int(path.parent.name))
     return found
 
 
@@ -69,13 +65,11 @@ def running(pid: int) -> bool:
         return False
 
 
-def ends(pid: int, within_s: float = 10.0) -> float:
-    """Seconds until a process has ended."""
-    began = time.monotonic()
+def ends(pid: int) -> None:
+    until = time.monotonic() + 10.0
     while running(pid):
-        assert time.monotonic() - began < within_s, f"process {pid} does not end"
+        assert time.monotonic() < until, f"process {pid} does not end"
         time.sleep(0.05)
-    return time.monotonic() - began
 
 
 def program(*body: str, weights: str = '{"a": 1.0}', before: str = "") -> str:
@@ -137,13 +131,9 @@ BROKEN = {
               "where Python needs a constant; write jnp.asarray(x, jnp.float32) in place of float(x)"),
     "name": ("x = actions", "trace", "line 4: there is no name 'actions'; did you mean 'action'"),
     "if": ('if state.q("knee") > 0: pass', "trace", "line 4: a Python `if`"),
-    "and": ('x = state.q("knee") > 0 and 1.0', "trace", "line 4: a Python `if`, `and`"),
-    "int": ('x = int(state.q("knee"))', "trace", "line 4: a value that is only known at run time is used where "
-            "Python needs a constant; write jnp.asarray(x, jnp.int32) in place of int(x)"),
     "mask": ('x = state.qpos[state.qpos > 0]', "trace", "line 4: an array is indexed by a condition"),
     "dimensions": ('x = jnp.dot(state.pos("thigh"), jnp.ones(4))', "trace", "line 4: incompatible shapes: "),
     "division": ("x = 1 / 0", "trace", "line 4: ZeroDivisionError"),
-    "turns": ("for i in range(10**12): pass", "trace", "line 4: a range has 1,000,000,000,000 entries, the limit is"),
     "power": ("x = 9 ** 9 ** 9 ** 9", "trace", "line 4: an integer has more than 1024 bits"),
     "loop": ('x = lax.fori_loop(0, 10**7, lambda i, c: c + i, 0.0)', "check",
              "line 4: a loop has 10,000,000 iterations, the limit is 1,024"),
@@ -222,49 +212,13 @@ def test_endless_program_costs_its_deadline_only(probe: Probe):
         "the program was not ready after 1 s: it runs or compiles for too long; make it smaller"
     )
     assert warm(box) == zygote, "the warm process is not what hung"
-    assert descendants(zygote) == set()
+    assert children(zygote) == set()
     box.close()
 
 
 def warm(sandbox: Sandbox) -> int:
     """The process that candidates are forked from."""
-    sandbox.start()
-    assert sandbox.warm
-    return sandbox.warm.process.pid
-
-
-def descendants(pid: int) -> set[int]:
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-            if parent == pid:
-                found.add(int(path.parent.name))
-    return found
-
-
-@pytest.mark.slow
-def test_program_whose_warm_process_dies_is_tried_again(sandbox: Sandbox):
-    """What the kernel does to a process where memory runs out, done to it here while it is busy: the program is
-    tried again, and its verdict is the one it would have had. One that takes its process down each time is to blame
-    (`test_warm.py`)."""
-    assert sandbox.vet(SOUND).accepted
-    child = warm(sandbox)
-    killer = threading.Timer(0.5, os.kill, (child, signal.SIGKILL))
-    killer.start()
-    verdict = sandbox.vet(ENDLESS)
-    killer.join()
-    assert verdict.stage == "deadline"
-    assert sandbox.vet(SOUND).accepted
-    assert child not in children()
-
-
-def test_warm_process_that_died_is_replaced(sandbox: Sandbox):
-    child = warm(sandbox)
-    os.kill(child, signal.SIGKILL)
-    ends(child)
-    assert sandbox.vet(SOUND).accepted
-    assert warm(sandbox) != child
+    return sandbox.start().process.pid
 
 
 def test_programs_vetted_together_keep_their_order(sandbox: Sandbox):
@@ -298,9 +252,9 @@ def test_child_has_no_keys(sandbox: Sandbox):
 def test_key_in_an_answer_of_a_child_is_redacted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     answer = json.dumps({"stage": "trace", "message": f"line 4: KeyError: {SECRET}"}).encode()
-    assert answers.rejection(answer) == ("trace", "line 4: KeyError: [key]")
-    with pytest.raises(answers.Rejected, match=r"run: \[key\]"):
-        answers.counts_of(json.dumps({"error": SECRET}).encode(), ["a"])
+    assert vet.rejection(answer) == ("trace", "line 4: KeyError: [key]")
+    with pytest.raises(Rejected, match=r"run: \[key\]"):
+        vet.counts_of(json.dumps({"error": SECRET}).encode(), ["a"])
 
 
 def test_text_that_is_refused_starts_no_child(probe: Probe):
@@ -317,9 +271,7 @@ def test_closed_sandbox_leaves_no_process_and_no_file(probe: Probe):
     box = Sandbox(probe)
     for _ in range(5):
         assert box.vet(SOUND).accepted
-    assert box.warm
-    child = box.warm.process.pid
-    assert descendants(child) == set()
+    assert children(warm(box)) == set()
     box.close()
     assert children() == before
     assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
@@ -336,17 +288,16 @@ from pathlib import Path
 from movlr_jax.sandbox.vet import Sandbox
 folder = Path(sys.argv[1])
 box = Sandbox(pickle.loads((folder / "probe").read_bytes()), deadline_s=60.0)
-box.start()
-print(box.warm.process.pid, flush=True)
+print(box.start().process.pid, flush=True)
 box.vet((folder / "endless.py").read_text())
 """
     asker = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert asker.stdout
     zygote = int(asker.stdout.readline())
     until = time.monotonic() + 10.0
-    while not descendants(zygote) and time.monotonic() < until:
+    while not children(zygote) and time.monotonic() < until:
         time.sleep(0.02)
-    (tracer,) = descendants(zygote)
+    (tracer,) = children(zygote)
     asker.kill()
     asker.communicate()
     ends(zygote)

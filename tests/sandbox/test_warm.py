@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,19 +15,10 @@ import pytest
 from movlr_jax.sandbox import confine, warm
 from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.vet import Sandbox
-from movlr_jax.sandbox.wire import receive, send
 
 SOUND = 'WEIGHTS = {"a": 1.0}\ndef reward(state, action):\n    return {"a": state.q("knee")}\n'
 SECRET = "sk-never-to-be-seen"
 NAME = "process" if confine.missing() else "confined"
-
-
-@pytest.fixture
-def box(probe: Probe) -> Iterator[Sandbox]:
-    sandbox = Sandbox(probe, name=NAME, deadline_s=6.0)
-    sandbox.start()
-    yield sandbox
-    sandbox.close()
 
 
 @pytest.fixture
@@ -53,9 +41,7 @@ def attack(*lines: str) -> str:
 
 
 def pid_of(sandbox: Sandbox) -> int:
-    sandbox.start()
-    assert sandbox.warm
-    return sandbox.warm.process.pid
+    return sandbox.start().process.pid
 
 
 def output_of(script: str, *words: str, given: object = None, **environment: str) -> str:
@@ -69,29 +55,6 @@ def output_of(script: str, *words: str, given: object = None, **environment: str
         check=False,
     )
     return (done.stdout or done.stderr).decode()
-
-
-def test_messages_of_any_length_arrive_whole():
-    """Two after each other through a buffer smaller than either, with descriptors that stay with their message."""
-    ours, theirs = socket.socketpair()
-    long = [{"text": "\N{CYRILLIC SMALL LETTER ZHE}" * 200_000, "n": n} for n in (1, 2)]
-
-    def sending() -> None:
-        with open(os.devnull) as file:
-            send(ours, long[0], [file.fileno()])
-            send(ours, long[1])
-        ours.close()
-
-    sender = threading.Thread(target=sending)
-    sender.start()
-    message, descriptors = receive(theirs, 2)
-    assert message == long[0]
-    assert len(descriptors) == 1
-    os.close(descriptors[0])
-    assert receive(theirs, 2) == (long[1], [])
-    assert receive(theirs, 2) == (None, [])
-    sender.join()
-    theirs.close()
 
 
 def test_sandbox_needs_no_temporary_folder(probe: Probe, monkeypatch: pytest.MonkeyPatch):
@@ -113,14 +76,6 @@ def test_deadline_does_not_include_the_start_of_the_process(probe: Probe):
     verdict = sandbox.vet(SOUND)
     assert verdict.accepted, verdict.message
     sandbox.close()
-
-
-def test_stopped_process_is_continued(box: Sandbox):
-    began = time.monotonic()
-    os.kill(pid_of(box), signal.SIGSTOP)
-    verdict = box.vet(SOUND)
-    assert verdict.accepted, verdict.message
-    assert time.monotonic() - began < 6.0
 
 
 def test_programs_survive_one_that_kills_the_warm_process(weak: Sandbox):
@@ -216,19 +171,13 @@ except UserError as error:
 
 @pytest.mark.parametrize(
     ("limit", "value", "said"),
-    [
-        ("RLIMIT_NOFILE", 32, "probe None"),
-        ("RLIMIT_NOFILE", 16, "machine"),
-        ("RLIMIT_AS", 8 << 30, "probe None"),
-        ("RLIMIT_AS", 2 << 30, "machine"),
-        ("RLIMIT_DATA", 512 << 20, "machine"),
-    ],
+    [("RLIMIT_NOFILE", 32, "probe None"), ("RLIMIT_NOFILE", 16, "machine"), ("RLIMIT_AS", 2 << 30, "machine")],
 )
 def test_low_limit_of_the_machine_is_reported_as_such(probe: Probe, limit: str, value: int, said: str):
     last = output_of(LIMITED, given=(probe, NAME, limit, value, SOUND)).strip().splitlines()[-1]
     assert last.startswith(said), last
     if said == "machine":
-        assert {"NOFILE": "ulimit -n", "AS": "ulimit -v", "DATA": "ulimit -d"}[limit[7:]] in last
+        assert {"NOFILE": "ulimit -n", "AS": "ulimit -v"}[limit[7:]] in last
 
 
 def test_process_started_ahead_serves_all_sandboxes(probe: Probe, tmp_path: Path, monkeypatch):

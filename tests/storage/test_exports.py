@@ -13,8 +13,7 @@ from tables import read_table
 from movlr_jax.errors import UserError
 from movlr_jax.models import coordinates_of, model_adapter
 from movlr_jax.models.spec import compile_spec
-from movlr_jax.storage.tables import FORMATS
-from movlr_jax.storage.trajectory import EpisodeRecord
+from movlr_jax.storage.trajectory import FORMATS, EpisodeRecord
 
 T = 40
 CLOSE = 1e-6  # rad, m, N, 1

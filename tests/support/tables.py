@@ -1,4 +1,4 @@
-"""Reads what `write_table` wrote, with the readers of others where there are some."""
+"""Reads what `EpisodeRecord.export` wrote, with the readers of others where there are some."""
 
 from __future__ import annotations
 

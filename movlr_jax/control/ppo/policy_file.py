@@ -23,7 +23,7 @@ from movlr_jax.control.ppo.config import PolicyConfig, PpoConfig, policy_path
 from movlr_jax.control.ppo.update import Learner
 from movlr_jax.control.settings import PpoSettings
 from movlr_jax.errors import UserError, shortened
-from movlr_jax.storage.arrays import read_array_file
+from movlr_jax.storage.inside import read_array_file
 from movlr_jax.storage.writing import write_atomically
 
 _KEPT = ("params", "normalizer")

@@ -14,11 +14,10 @@ from movlr_jax.evolution.evaluation import evaluate
 from movlr_jax.records import Trial
 from movlr_jax.rewards.program import RewardProgram
 from movlr_jax.rewards.state import Layout
-from movlr_jax.sandbox.answers import rebuild
 from movlr_jax.sandbox.cost import measure
 from movlr_jax.sandbox.graph import read
 from movlr_jax.sandbox.inputs import inputs
-from movlr_jax.sandbox.vet import Verdict
+from movlr_jax.sandbox.vet import Verdict, rebuild
 from movlr_jax.tasks import Task
 from movlr_jax.types import Progress
 
