@@ -7,7 +7,7 @@ from pathlib import Path
 
 from movlr_jax.errors import UserError
 from movlr_jax.report.data import read_run
-from movlr_jax.report.page import write_page
+from movlr_jax.report.page import write_report
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.writing import InUse
 from movlr_jax.tasks import Task
@@ -32,10 +32,10 @@ def write_with_task(
     with archive:
         run = read_run(archive, used)
         if task and run.best:
-            ready(write_page(archive, run, None, _SOON))
+            ready(write_report(archive, None, run, _SOON))
             try:
                 built = task()
             except UserError as error:
                 why = f"the 3-D view, because the task cannot be built: {error}"
-        path = write_page(archive, run, built, why)
+        path = write_report(archive, built, run, why)
     return path, [*run.unreadable, *([why] if why else [])]

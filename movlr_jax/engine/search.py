@@ -29,7 +29,7 @@ from movlr_jax.evolution.loop import Found, evolve
 from movlr_jax.evolution.rank import nothing_answered, silence
 from movlr_jax.evolution.tracking import begin_tracking, end_tracking
 from movlr_jax.evolution.trials import TrialPlan
-from movlr_jax.film.group_picture import GROUPS, picture
+from movlr_jax.film.muscles import GROUPS, group_picture
 from movlr_jax.records import Confirmation, Ranking
 from movlr_jax.report.page import PAGE, write_report
 from movlr_jax.storage.archive import Archive
@@ -137,7 +137,7 @@ def _record_begin(context: SearchContext, recorded: dict[str, Any] | None) -> No
     archive, groups = context.archive, context.optimizer.notes.get("groups")
     context.reporter.say(context.roles.models_used)
     if (not recorded or archive.lost(GROUPS)) and context.films and groups is not None:
-        archive.put(GROUPS, picture(context.task, groups))
+        archive.put(GROUPS, group_picture(context.task, groups))
     if not recorded:
         archive.record("run", describe(context))
     else:

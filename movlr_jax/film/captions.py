@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -71,7 +71,8 @@ class Strips:
             y = strip / 2 + (i - 0.5 * (len(asked) - 1)) * (strip - 2) / lines
             ImageDraw.Draw(head).text((margin, y), text, fill=_TEXT, font=font, anchor="lm")
         draw, x = ImageDraw.Draw(foot), margin
-        verdict, measured = _judged(caption.measure)
+        found = _VERDICT.search(caption.measure)
+        verdict, measured = (found[1], caption.measure[: found.start()]) if found else ("", caption.measure)
         if verdict:
             bold = _font(size, True, verdict)
             fill = _ALARM if verdict.startswith("no") else _DONE
@@ -151,35 +152,28 @@ class Display:
         return legend
 
 
-def _judged(measure: str) -> tuple[str, str]:
-    """Return the verdict at the end of a measure, empty if there is none, and the measure without it."""
-    found = _VERDICT.search(measure)
-    return (found[1], measure[: found.start()]) if found else ("", measure)
-
-
 def _measures(text: str, font: ImageFont.FreeTypeFont, room: int, most: int) -> list[str]:
     """Return measures on at most `most` lines of `room` px, shortened so that each has its value.
 
     What was asked is left out first, then the ends of the words before the values.
     """
-    short = _ASKED.sub("", text)
-    names = [part.rpartition(": ")[0] for part in short.split("; ")]
-    longest = min(max(map(len, names)), room)  # no character is narrower than 1 px
-    texts = (_with_names(short, n) for n in range(longest, -1, -1))
-    for shown in (text, *texts):
-        lines = _lines(shown, font, room, most) if most else []
+    if not most:
+        return []
+    unasked = _ASKED.sub("", text)
+    parts = [part.rpartition(": ") for part in unasked.split("; ")]
+    longest = min(max(len(name) for name, _, _ in parts), room)  # no character is narrower than 1 px
+    for shown in (text, *(_with_names(parts, n) for n in range(longest, -1, -1))):
+        lines = _lines(shown, font, room, most)
         if " ".join(lines) == " ".join(shown.split()):
             return lines
-    return _lines(short, font, room, most) if most else []
+    return _lines(unasked, font, room, most)
 
 
-def _with_names(measures: str, most: int) -> str:
-    """Return measures with names of at most `most` characters before their values; 0: the values alone."""
-    if not most:
-        return "; ".join(part.rpartition(": ")[2] for part in measures.split("; "))
-    parts = [part.rpartition(": ") for part in measures.split("; ")]
+def _with_names(parts: Sequence[tuple[str, str, str]], most: int) -> str:
+    """Return measures (name, colon, value) with names of at most `most` characters; 0: the values alone."""
     short = [name if len(name) <= most else f"{name[:most].rstrip()}…" for name, _, _ in parts]
-    return "; ".join(f"{name}{colon}{value}" for name, (_, colon, value) in zip(short, parts, strict=True))
+    named = [f"{name}{colon}{value}" for name, (_, colon, value) in zip(short, parts, strict=True)]
+    return "; ".join(named if most else [value for *_, value in parts])
 
 
 def _font(size: int, bold: bool, text: str = "") -> ImageFont.FreeTypeFont:
@@ -241,7 +235,7 @@ def _fitted(text: str, font: ImageFont.FreeTypeFont, room: int) -> str:
     if font.getlength(text) <= room:
         return text
     n = _fitting(text, font, room, "…")
-    return text[:n] + "…" if n else ""
+    return f"{text[:n]}…" if n else ""
 
 
 def _parts(word: str, font: ImageFont.FreeTypeFont, room: int) -> Iterator[str]:

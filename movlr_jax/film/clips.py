@@ -10,20 +10,22 @@ from dataclasses import dataclass, replace
 
 import mujoco
 import numpy as np
+from PIL import Image
 
 from movlr_jax.biomech.world import show_upright
 from movlr_jax.errors import UserError
 from movlr_jax.film.captions import STRIP, Caption, Display, Reading, Strips
-from movlr_jax.film.encoding import encode
+from movlr_jax.film.encoding import as_file, encode
 from movlr_jax.film.muscles import MuscleColours, muscle_tendons
 from movlr_jax.film.renderer import Canvas, place
-from movlr_jax.film.sheet import ContactSheet
-from movlr_jax.film.views import Marks, Views, traveller
-from movlr_jax.tasks.base import Camera, Task
+from movlr_jax.film.views import Marks, Views
+from movlr_jax.tasks.base import Task
 from movlr_jax.types import Progress
 
-GAP = 4  # px between films side by side
+GAP = 4  # px between films side by side, and between the pictures of a contact sheet
 SHEET = "_sheet.png"  # end of the name of a film's contact sheet
+PICTURES = 8  # of a contact sheet
+_SHEET_WIDTH, _PICTURE_HEIGHT = 1920, 270  # px: of a row of a contact sheet at most, of a picture
 _LOST = 1e8  # larger coordinates count as divergence
 _LOSS = 25  # crf of H.264: two thirds of the size at 22
 _WINDOW_S = 1.0  # over which the speed is the mean
@@ -72,13 +74,13 @@ def side_by_side(clips: Sequence[Clip], style: Style = FULL, progress: Progress 
     if any(side % 2 for side in style.size):
         raise UserError(f"a film of {style.size[0]} x {style.size[1]} px cannot be encoded; make both numbers even")
     total = max(len(_frame_times(clip.times, style.fps)) for clip in clips)
-    sheet = ContactSheet(total)
+    kept: list[Image.Image] = []
     with contextlib.ExitStack() as stack:
         films = [frames(clip, style) for clip in clips]
         for pictures in films:
             stack.callback(pictures.close)
-        mp4 = encode(_counted(sheet.watch(_joined(films)), total, progress), style.fps, loss=_LOSS)
-    return Film(mp4, sheet.png())
+        mp4 = encode(_watched(_joined(films), total, kept, progress), style.fps, loss=_LOSS)
+    return Film(mp4, _sheet(kept))
 
 
 def frames(
@@ -101,7 +103,9 @@ def frames(
     times = _frame_times(clip.times, style.fps) if at is None else np.asarray(at, float)
     strips = Strips(clip.caption, width * len(cameras), strip) if captions else None
     view = width, height - 2 * strip
-    detail = _detail(clip.task.model, cameras, view[1])
+    nearest = min(camera.distance for camera in cameras)
+    across = 2 * float(np.tan(np.deg2rad(clip.task.model.vis.global_.fovy) / 2)) / view[1]  # of a pixel 1 m away
+    detail = _DETAIL_PX * nearest * across
     with Canvas(clip.task.model, view, len(cameras), samples=style.samples, detail=detail) as canvas:
         model, data = canvas.model, mujoco.MjData(canvas.model)
         muscles = clip.act is not None and len(muscle_tendons(model)[0]) > 0
@@ -118,17 +122,11 @@ def frames(
             yield strips.around(picture) if strips else picture
 
 
-def _detail(model: mujoco.MjModel, cameras: Sequence[Camera], height: int) -> float:
-    """Return the size in m of the smallest details that the nearest camera shows on `height` px."""
-    nearest = min(camera.distance for camera in cameras)
-    return _DETAIL_PX * nearest * 2 * float(np.tan(np.deg2rad(model.vis.global_.fovy) / 2)) / height
-
-
 def _readings(
     model: mujoco.MjModel, data: mujoco.MjData, clip: Clip, lost_s: float | None, times: np.ndarray
 ) -> list[Reading]:
     """Return what is written into the pictures at `times` [F] s."""
-    body = traveller(clip.task.view.cameras)
+    body = clip.task.view.cameras[0].track  # None if the motion stays in its place
     lost = [None if lost_s is None or time < lost_s else lost_s for time in times]
     if body is None:
         return [Reading(float(t), lost_s=gone) for t, gone in zip(times, lost, strict=True)]
@@ -156,13 +154,9 @@ def _readings(
 
 def _until_lost(clip: Clip) -> tuple[Clip, float | None]:
     """Return the clip with its last valid state held after divergence, and the time of divergence, s, or None."""
-    qpos, times = np.array(clip.qpos, float), np.asarray(clip.times, float)
-    nq, act = clip.task.model.nq, clip.act
-    if qpos.ndim != 2 or qpos.shape[1] != nq or times.shape != qpos.shape[:1] or not len(times):
-        raise ValueError(f"a clip has qpos {qpos.shape} and times {times.shape}; expected [T, {nq}] and [T], T > 0")
-    act = None if act is None else np.clip(np.nan_to_num(np.asarray(act, float)), 0.0, 1.0)
+    qpos, times, lost_s = np.array(clip.qpos, float), np.asarray(clip.times, float), None
+    act = None if clip.act is None else np.clip(np.nan_to_num(np.asarray(clip.act, float)), 0.0, 1.0)
     bad = ~(np.abs(qpos) < _LOST).all(axis=1)  # this form counts NaN as bad
-    lost_s = None
     if bad.any():
         first = int(bad.argmax())
         qpos[first:] = qpos[first - 1] if first else clip.task.model.qpos0
@@ -202,8 +196,29 @@ def _joined(films: Sequence[Iterator[np.ndarray]]) -> Iterator[np.ndarray]:
         yield np.concatenate([part for picture in last for part in (gap, picture)][1:], axis=1)
 
 
-def _counted(pictures: Iterable[np.ndarray], total: int, progress: Progress | None) -> Iterator[np.ndarray]:
-    for done, picture in enumerate(pictures, 1):
+def _watched(
+    pictures: Iterable[np.ndarray], total: int, kept: list[Image.Image], progress: Progress | None
+) -> Iterator[np.ndarray]:
+    """Yield the `total` pictures unchanged, report each one, and keep those of a contact sheet."""
+    wanted = {*np.linspace(0, total - 1, min(PICTURES, total)).round().astype(int).tolist()}
+    for i, picture in enumerate(pictures):
+        if i in wanted:
+            height, width = picture.shape[:2]
+            small = min(1.0, _PICTURE_HEIGHT / height)
+            size = max(1, round(small * width)), max(1, round(small * height))
+            kept.append(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
         yield picture
         if progress:
-            progress(done, total)
+            progress(i + 1, total)
+
+
+def _sheet(pictures: Sequence[Image.Image]) -> bytes:
+    """Return a contact sheet as a PNG: the pictures in rows."""
+    width, height = pictures[0].size
+    columns = max(1, min(PICTURES // 2, (_SHEET_WIDTH + GAP) // (width + GAP)))
+    rows = -(-len(pictures) // columns)
+    columns = min(columns, len(pictures))
+    page = Image.new("RGB", (columns * (width + GAP) - GAP, rows * (height + GAP) - GAP), (255, 255, 255))
+    for i, picture in enumerate(pictures):
+        page.paste(picture, (i % columns * (width + GAP), i // columns * (height + GAP)))
+    return as_file(page, "PNG")

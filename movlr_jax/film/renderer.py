@@ -93,14 +93,11 @@ def _choose(requested: str) -> RenderBackend:
             reason = f"requested by MUJOCO_GL={requested}" if requested else "the first that works here"
             return RenderBackend(name, "; ".join([reason, *failures]))
         failures.append(f"{name} failed: {failure}")
-    return RenderBackend(None, "; ".join([*failures, *_remedy(requested, defaults)]))
-
-
-def _remedy(requested: str, defaults: Sequence[str]) -> list[str]:
-    """Return advice for the user if no backend works."""
     if requested not in ("", *_ON, *defaults):
-        return [f"unset MUJOCO_GL, which is {requested!r}, or set it to {' or '.join(defaults)}"]
-    return [ADVICE] if sys.platform == "linux" else []
+        failures.append(f"unset MUJOCO_GL, which is {requested!r}, or set it to {' or '.join(defaults)}")
+    elif sys.platform == "linux":
+        failures.append(ADVICE)
+    return RenderBackend(None, "; ".join(failures))
 
 
 def _probe(name: str) -> str | None:
@@ -147,7 +144,11 @@ class Canvas:
             raise UserError(f"no film: {backend.reason}")
         self._size, self._views = size, views
         width, height = views * size[0], size[1]
-        self.model = _cheap(model, width, height, samples)
+        self.model = copy.copy(model)  # which software OpenGL renders twenty times faster with these settings
+        quality, buffer = self.model.vis.quality, self.model.vis.global_
+        quality.shadowsize, quality.offsamples = 0, samples
+        quality.numslices, quality.numstacks = 8, 4
+        buffer.offwidth, buffer.offheight = width, height
         if detail:
             simplify(self.model, detail)
         self._gl = importlib.import_module(f"mujoco.{backend.name}").GLContext(width, height)
@@ -217,13 +218,3 @@ def place(model: mujoco.MjModel, data: mujoco.MjData, qpos: np.ndarray) -> None:
     mujoco.mj_flex(model, data)
     mujoco.mj_tendon(model, data)
     show_upright(model, data)
-
-
-def _cheap(model: mujoco.MjModel, width: int, height: int, samples: int) -> mujoco.MjModel:
-    """Return a copy of `model` that software OpenGL renders twenty times faster."""
-    model = copy.copy(model)
-    quality, buffer = model.vis.quality, model.vis.global_
-    quality.shadowsize, quality.offsamples = 0, samples
-    quality.numslices, quality.numstacks = 8, 4
-    buffer.offwidth, buffer.offheight = width, height
-    return model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import html
 import os
@@ -54,18 +55,14 @@ class Replay:
         self.model = copy.copy(self.task.model)
         self.data = mujoco.MjData(self.model)
         self._colours = MuscleColours(self.model, self.task.view.weakened)
-        self._clock = 0.0  # s since the start of the episode
+        self.times = self.record.time - self.record.time[0]
+        self.length = float(self.times[-1])
         self.show(0)
-
-    @property
-    def length(self) -> float:
-        """Length of the episode, s."""
-        return float(self.record.time[-1] - self.record.time[0])
 
     @property
     def now(self) -> float:
         """Time since the start of the episode, s."""
-        return float(self.record.time[self.step] - self.record.time[0])
+        return float(self.times[self.step])
 
     def show(self, step: int) -> None:
         """Put the state of a control step into `data`, with its contacts; the first follows the last."""
@@ -83,8 +80,8 @@ class Replay:
         clock = self._clock + seconds * self.speed
         if clock > self.length:
             clock = 0.0
-        before, times = self.step, self.record.time - self.record.time[0]
-        self.show(int(np.searchsorted(times, clock, side="right")) - 1)
+        before = self.step
+        self.show(int(np.searchsorted(self.times, clock, side="right")) - 1)
         self._clock = clock
         return self.step != before
 
@@ -144,12 +141,9 @@ def in_window(replay: Replay) -> None:
 
 def in_browser(replay: Replay, port: int) -> None:
     """Serve a page with the replay until Ctrl-C. Raises UserError."""
-    page = Page(replay, port)
-    print(f"{replay.title}: look at {page.address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
-    try:
+    with contextlib.closing(Page(replay, port)) as page:
+        print(f"{replay.title}: look at {page.address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
         page.play()
-    finally:
-        page.close()
 
 
 class Page:
@@ -214,7 +208,7 @@ class Page:
         def _(event: Any) -> None:
             if event.client is not None:  # a person, not the replay
                 with self._lock:
-                    replay.show(int(np.searchsorted(replay.record.time, replay.record.time[0] + self._time.value)))
+                    replay.show(int(np.searchsorted(replay.times, self._time.value)))
                     self._draw()
 
         @play.on_click

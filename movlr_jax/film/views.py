@@ -51,11 +51,6 @@ class Views:
         return self._cameras
 
 
-def traveller(cameras: Sequence[Camera]) -> str | None:
-    """Return the body that the first camera follows, None if the motion stays in its place."""
-    return cameras[0].track
-
-
 def ground_of(task: Task) -> Callable[[np.ndarray], np.ndarray] | None:
     """Return the height [...] m of the ground at [..., 2] m, or None if it is not known."""
     if task.course.ground_height is not None:
@@ -89,14 +84,12 @@ class Marks:
     places: Sequence[np.ndarray]  # [3] m
     radius: float  # m, of the rings
     along: bool = True  # whether the words ask for no way but that along x
-    begin: list[tuple[np.ndarray, np.ndarray]] = field(
-        default_factory=list
-    )  # place and rotation of the body at first
+    begin: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # first place and rotation of the body
 
     @classmethod
     def of(cls, task: Task) -> Marks:
         """Return the marks of a task. A target that the scene already shows as an outline gets no rings."""
-        model, body = task.model, traveller(task.view.cameras)
+        model, body = task.model, task.view.cameras[0].track
         shown = f"target_{task.roles.get('object', '')}"
         outlined = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, shown) >= 0
         goals = [np.asarray(v, float) for name, v in task.goals.items() if name.endswith("_pos")]
@@ -122,11 +115,9 @@ class Marks:
         here = round(float(data.xpos[self.body][0]))
         for metre in range(here - _BEHIND, here + _AHEAD + 1):
             at = np.array([float(metre), float(data.xpos[self.body][1]) + _ASIDE])
-            label = _next(scene)
+            height = float(np.asarray(self.ground(at))) + 0.02
+            label = _new(scene, mujoco.mjtGeom.mjGEOM_LABEL, np.array([*at, height]), _INK)
             if label is not None:
-                height = float(np.asarray(self.ground(at))) + 0.02
-                kind = mujoco.mjtGeom.mjGEOM_LABEL
-                mujoco.mjv_initGeom(label, kind, np.zeros(3), np.array([*at, height]), np.eye(3).ravel(), _INK)
                 label.label = f"{metre} m"
 
     def _strays(self, data: mujoco.MjData, body: int) -> bool:
@@ -145,12 +136,9 @@ class Marks:
             points[:, (axis + 1) % 3], points[:, (axis + 2) % 3] = np.cos(turn), np.sin(turn)
             points = place + self.radius * points
             for start, end in pairwise(points):
-                line = _next(scene)
-                if line is None:
-                    return
-                kind = mujoco.mjtGeom.mjGEOM_LINE
-                mujoco.mjv_initGeom(line, kind, np.zeros(3), np.zeros(3), np.eye(3).ravel(), _MAGENTA)
-                mujoco.mjv_connector(line, kind, _LINE_PX, start, end)
+                line = _new(scene, mujoco.mjtGeom.mjGEOM_LINE, np.zeros(3), _MAGENTA)
+                if line is not None:
+                    mujoco.mjv_connector(line, mujoco.mjtGeom.mjGEOM_LINE, _LINE_PX, start, end)
 
 
 def _along_x(task: Task, frame: np.ndarray) -> bool:
@@ -161,9 +149,11 @@ def _along_x(task: Task, frame: np.ndarray) -> bool:
     return not aside and all(clause.measure.changes != "heading" for clause in clauses)
 
 
-def _next(scene: mujoco.MjvScene) -> mujoco.MjvGeom | None:
-    """Return a further geom of a scene, None if it is full."""
+def _new(scene: mujoco.MjvScene, kind: int, at: np.ndarray, rgba: np.ndarray) -> mujoco.MjvGeom | None:
+    """Add a geom to a scene and return it, None if the scene is full."""
     if scene.ngeom >= scene.maxgeom:
         return None
     scene.ngeom += 1
-    return scene.geoms[scene.ngeom - 1]
+    geom = scene.geoms[scene.ngeom - 1]
+    mujoco.mjv_initGeom(geom, kind, np.zeros(3), at, np.eye(3).ravel(), rgba)
+    return geom

@@ -12,7 +12,6 @@ from PIL import Image
 from movlr_jax.film.clips import Clip, Style, frames
 from movlr_jax.film.encoding import as_file, encode
 from movlr_jax.film.muscles import muscle_tendons
-from movlr_jax.film.views import traveller
 from movlr_jax.language.base import Evaluation
 from movlr_jax.language.clients.call import Media
 from movlr_jax.language.settings import ShownConfig
@@ -102,7 +101,7 @@ def with_views(task: Task, views: int) -> Task:
 
 def written(task: Task) -> str:
     """Return what is written into the pictures of a task, in words."""
-    if traveller(task.view.cameras) is None:
+    if task.view.cameras[0].track is None:
         return "the time"
     return "the time, the speed over the ground and the distance from the start"
 

@@ -24,7 +24,7 @@ class Line:
     """One line of a chart."""
 
     name: str  # as the legend shows it
-    values: Values  # one for each x; not finite where there is none
+    y: Values  # one for each x; not finite where there is none
     colour: str = "c0"  # variable of the page without its dashes, as c0, muted, ink or bad
     dash: int = 0  # 0 solid, 1 dashed, 2 dotted
     points: bool = False  # whether it is drawn as points and not as a line
@@ -38,18 +38,6 @@ class Band:
     low: Values
     high: Values
     colour: str = "muted"
-
-
-@dataclass(frozen=True)
-class Dot:
-    """One program in a chart, with the tooltip `tip`. It links to the table row of the program."""
-
-    name: str
-    generation: int
-    index: int
-    tip: str
-    failed: bool = False
-    value: float = math.nan
 
 
 def chart(
@@ -67,14 +55,16 @@ def chart(
 
     label: Says to a screen reader what it shows. clock: Whether x is the time of the film, which the chart follows.
     """
-    n = min([len(x), *(len(line.values) for line in lines)])
+    n = min([len(x), *(len(line.y) for line in lines)])
     rows, latest = [], -math.inf
     for i in range(n):  # uPlot needs increasing numbers
         if math.isfinite(x[i]) and x[i] > latest:
             rows.append(i)
             latest = x[i]
 
-    drawn = [float(v) for line in lines if line.colour != "bad" for v in line.values if math.isfinite(v)]
+    drawn = [float(v) for line in lines if line.colour != "bad" for v in line.y if math.isfinite(v)]
+    least, most = min(drawn, default=0.0), max(drawn, default=0.0)
+    near = unit == "%" or {*drawn} <= {0.0, 1.0} or least <= 0.5 * most
 
     def of(values: Values) -> list[float | None]:
         return short([float(values[i]) for i in rows])
@@ -86,27 +76,10 @@ def chart(
         "unit": unit,
         "height": height,
         "clock": clock,
-        "zero": _from_zero(drawn, unit),
-        "lines": [
-            {
-                "name": line.name,
-                "y": of(line.values),
-                "colour": line.colour,
-                "dash": line.dash,
-                "points": line.points,
-                "width": line.width,
-            }
-            for line in lines
-        ],
+        "zero": least >= 0 and near,
+        "lines": [vars(line) | {"y": of(line.y)} for line in lines],
         "bands": [{"low": of(b.low), "high": of(b.high), "colour": b.colour} for b in bands],
     }
-
-
-def _from_zero(values: Values, unit: str) -> bool:
-    """Whether an axis starts at 0: for shares, for yes and no, and if the least value is nearer to 0 than to the
-    greatest."""
-    least, most = min(values, default=0.0), max(values, default=0.0)
-    return least >= 0 and (unit == "%" or {*values} <= {0.0, 1.0} or least <= 0.5 * most)
 
 
 def short(values: Values, digits: int = 5) -> list[float | None]:
@@ -119,48 +92,18 @@ def look(i: int) -> dict[str, Any]:
     return {"colour": f"c{i % COLOURS}", "dash": i // COLOURS % 3}
 
 
-def measure_chart(label: str, unit: str, dots: Sequence[Dot], best: Sequence[tuple[int, Dot]]) -> Chart:
-    """Chart programs as points, failed ones at the bottom, and `best` (generation, best so far) as a line."""
-    span = max((dot.index for dot in dots), default=0) or 1
-    place = {dot.name: dot.generation + 0.4 * (dot.index / span - 0.5) for dot in dots}
-    at = {place[d.name] if d.generation == g else float(g): d.value for g, d in best}
-    x = sorted({*place.values(), *at})
-    row = {value: i for i, value in enumerate(x)}
-    ran, failed, leading = (np.full(len(x), np.nan) for _ in range(3))
-    names, tips = [""] * len(x), [""] * len(x)
-    for dot in dots:
-        i = row[place[dot.name]]
-        names[i], tips[i] = dot.name, dot.tip
-        if math.isfinite(dot.value) and not dot.failed:
-            ran[i] = dot.value
-        else:
-            failed[i] = 0.0
-    for where, value in at.items():
-        leading[row[where]] = value
-    lines = [Line("best so far", leading, "ink"), Line("a program", ran, "accent", points=True)]
-    if any(np.isfinite(failed)):
-        lines.append(Line("failed", failed, "bad", points=True))
-    made = chart(f"{label} of every program over generations", x, lines, unit=unit, x_label="generation", height=250)
-    last = max((dot.generation for dot in dots), default=0)
-    return made | {"names": names, "tips": tips, "range": [-0.4, last + 0.4]}
-
-
-def spread_chart(label: str, unit: str, groups: Mapping[str, Sequence[Sequence[tuple[int, float]]]]) -> Chart:
+def spread_chart(label: str, unit: str, groups: Mapping[str, Sequence[Mapping[int, float]]]) -> Chart:
     """Chart the mean of each group over generations as a line in its colour, and its range as a band.
 
-    groups: name -> its runs, each a list of (generation, value). A run that ended early keeps its last value.
+    groups: name -> its runs, each generation -> value. A run that ended early keeps its last value.
     """
-    x = sorted({g for runs in groups.values() for run in runs for g, _ in run})
+    x = sorted({g for runs in groups.values() for run in runs for g in run})
     lines, bands = [], []
     for i, (name, runs) in enumerate(groups.items()):
-        known = [dict(run) for run in runs if run]
-        values = np.array([[_latest(run, g) for g in x] for run in known]) if known else np.zeros((0, len(x)))
-        some = np.isfinite(values).any(axis=0) if len(values) else np.zeros(len(x), bool)
-        middle, low, high = (np.full(len(x), np.nan) for _ in range(3))
-        if some.any():
-            middle[some], low[some], high[some] = (
-                f(values[:, some], axis=0) for f in (np.nanmean, np.nanmin, np.nanmax)
-            )
+        known = [run for run in runs if run]
+        rows = [[run[max(g for g in run if g <= at)] if min(run) <= at else math.nan for at in x] for run in known]
+        values = np.ma.masked_invalid([[math.nan] * len(x), *rows])  # the first row is for a group without runs
+        middle, low, high = (f(values, axis=0).filled(np.nan) for f in (np.ma.mean, np.ma.min, np.ma.max))
         lines.append(Line(name or f"group {i + 1}", middle, **look(i)))
         if len(known) > 1:
             bands.append(Band(low, high, f"c{i % COLOURS}"))
@@ -168,18 +111,12 @@ def spread_chart(label: str, unit: str, groups: Mapping[str, Sequence[Sequence[t
     return chart(whole, x, lines, unit=unit, x_label="generation", bands=bands, height=250)
 
 
-def _latest(run: Mapping[int, float], generation: int) -> float:
-    """Return the value of a run after `generation`, NaN before its first."""
-    return next((run[g] for g in range(generation, -1, -1) if g in run), math.nan)
-
-
 def term_chart(
     time: Sequence[float], curves: Mapping[str, Sequence[float]], x_label: str = TIME, clock: bool = False
 ) -> Chart:
     """Chart the weighted value of each term against time, or against `x_label`; line i has the look i."""
-    n = len(time)
     lines = [
-        Line(name, [*values, *[math.nan] * (n - len(values))], **look(i))
+        Line(name, [*values, *[math.nan] * (len(time) - len(values))], **look(i))
         for i, (name, values) in enumerate(curves.items())
     ]
     about = f"weighted value of each term against {x_label.split(' (')[0]}"
@@ -199,18 +136,10 @@ def motion_chart(
     drawn = [Line(name, values, **look(i)) for i, (name, values) in enumerate(lines.items())]
     if reference:
         name, other, values = reference
-        drawn.append(Line(name, resampled(time, other, values), "muted", dash=2))
+        known = sorted((t, v) for t, v in zip(other, values, strict=False) if math.isfinite(t)) or [(math.nan,) * 2]
+        at = np.interp(np.asarray(time, float), *np.transpose(known), left=np.nan, right=np.nan)
+        drawn.append(Line(name, at, "muted", dash=2))
     return chart(label, time, drawn, unit=unit, x_label=x_label, clock=clock)
-
-
-def resampled(time: Values, other: Values, values: Values) -> np.ndarray:
-    """Return `values` at the times `other` interpolated at `time`; NaN outside of them."""
-    n = min(len(other), len(values))
-    known = [(t, v) for t, v in zip(other[:n], values[:n], strict=True) if math.isfinite(t)]
-    if not known:
-        return np.full(len(time), np.nan)
-    t, v = np.array(sorted(known, key=lambda pair: pair[0])).T
-    return np.interp(np.asarray(time, float), t, v, left=np.nan, right=np.nan)
 
 
 def sparkline(label: str, lines: Sequence[tuple[int, Sequence[float]]]) -> Markup:

@@ -24,36 +24,6 @@ _DIGITS = 6  # of the number of a trial
 
 
 @dataclass(frozen=True)
-class ModelCalls:
-    """All calls of a run with one purpose to one model."""
-
-    purpose: str
-    model: str
-    versions: str  # model versions reported in the answers
-    sent: int
-    failed: int  # attempts that were repeated
-    lost: int  # in progress when the process died; counted with their maximum cost
-    refused: int  # questions without a valid answer after all attempts
-    tokens_in: int
-    tokens_out: int
-    cost_usd: float | None
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """One call of a model, as it was sent and answered."""
-
-    number: int  # from 1, in the order of the run
-    purpose: str
-    about: str  # what it is about, as the names of two programs
-    model: str
-    state: str
-    parts: Sequence[tuple[str, str]]  # (role, text) of each message; media are named, not shown
-    answer: str
-    seconds: float
-
-
-@dataclass(frozen=True)
 class Run:
     """The data of a run directory, finished or not."""
 
@@ -67,8 +37,7 @@ class Run:
     finished: Mapping[str, Any] | None = None
     stopped: str = ""  # why the search ended before its last generation
     full: FinalTraining | None = None  # the best program after its final training
-    calls: Sequence[ModelCalls] = ()
-    exchanges: Sequence[Exchange] = ()
+    calls: Sequence[Mapping[str, Any]] = ()  # of models, as recorded
     wall_s: float | None = None  # of all sessions
     used: bool = False  # whether another process is working in it
     unreadable: Sequence[str] = ()  # a message for each event or call that cannot be read
@@ -93,11 +62,7 @@ class Run:
     @cached_property
     def claims(self) -> dict[str, Claim]:
         """Program -> what its trials during the search came to."""
-        return {name: self.claim(self.searched(name)) for name in self.candidates}
-
-    def claim(self, trials: Sequence[Trial]) -> Claim:
-        """Return what trials of one program came to."""
-        return claim_of(self.motion, trials)
+        return {name: claim_of(self.motion, self.searched(name)) for name in self.candidates}
 
     def succeeded(self, trial: Trial) -> bool | None:
         """Return whether a trial succeeded; None if its success is not known."""
@@ -107,18 +72,12 @@ class Run:
     @property
     def scored(self) -> bool:
         """Whether scores of trials decided, as no judge watched films."""
-        judge = str((self.about.get("backends") or {}).get("judge") or "")
-        return judge.startswith("metrics")
+        return str((self.about.get("backends") or {}).get("judge") or "").startswith("metrics")
 
     @property
     def filmed(self) -> bool:
         """Whether the search made films."""
         return (self.about.get("settings") or {}).get("films") is not False
-
-    @property
-    def ranked_by_trials(self) -> bool:
-        """Whether the rankings say how much trials differ; those of earlier versions compared single motions."""
-        return any(g.ranking and g.ranking.noise is not None for g in self.generations)
 
     @cached_property
     def strengths(self) -> dict[str, dict[str, float]]:
@@ -140,12 +99,6 @@ class Run:
         """Generation -> best program after it, and after the final in that of the last generation."""
         last = max((g.index for g in self.generations if not g.final), default=0)
         return {min(index, last): best for index, best in self.stages}
-
-    @property
-    def side_by_side(self) -> Path | None:
-        """Path inside the run directory of the film of the best next to the first program."""
-        path = (self.finished or {}).get("side_by_side")
-        return Path(path) if path else None
 
     @property
     def state(self) -> str:
@@ -170,14 +123,12 @@ def read_run(archive: Archive, used: bool = False, motion: Sentence | None = Non
     """
     events, faults = archive.readable_events()
     calls, lost = archive.readable_calls()
-    calls = [call for call in calls if call.get("state") != "reused"]
     found: dict[str, list[tuple[Event, Any]]] = {}
     for event in events:
-        data = _mapping(_clean(event.data))
-        found.setdefault(event.kind, []).append((event, data))
+        found.setdefault(event.kind, []).append((event, _clean(event.data)))
     generations = _generations(found)
     finished = _last(found, "finished")
-    sessions = [data.get("wall_s") for _, data in found.get("session", ())]
+    seconds = [data.get("wall_s") for _, data in found.get("session", ())] or [(finished or {}).get("wall_s")]
     return Run(
         root=archive.root,
         about=_last(found, "run") or {},
@@ -188,11 +139,10 @@ def read_run(archive: Archive, used: bool = False, motion: Sentence | None = Non
         finished=finished,
         stopped=str((_last(found, "stopped") or {}).get("reason") or ""),
         full=_final_training(_last(found, "full") or {}, generations),
-        calls=_calls(calls),
-        exchanges=[_exchange(i, call) for i, call in enumerate(calls, 1)],
-        wall_s=_total(sessions) or _total([(finished or {}).get("wall_s")]),
+        calls=[_clean(call) for call in calls if call.get("state") != "reused"],
+        wall_s=sum(s for s in numbers(seconds) if math.isfinite(s)) or None,
         used=used,
-        unreadable=_few([_clean(sentence) for sentence in (*faults, *lost)]),
+        unreadable=[_clean(sentence) for sentence in (*faults, *lost)],
     )
 
 
@@ -223,13 +173,10 @@ def _trials(found: _Found) -> dict[int, dict[str, dict[int, Trial]]]:
     trials: dict[int, dict[str, dict[int, Trial]]] = {}
     for event, data in found.get("trials", ()):
         for name, numbered in (data.get("programs") or {}).items():
-            trials.setdefault(event.generation, {}).setdefault(name, {}).update(
-                {
-                    int(number): read(Trial, trial)
-                    for number, trial in _mapping(numbered).items()
-                    if number.isdecimal() and len(number) <= _DIGITS and trial is not None
-                }
-            )
+            of = trials.setdefault(event.generation, {}).setdefault(name, {})
+            for number, trial in (numbered or {}).items():
+                if number.isdecimal() and len(number) <= _DIGITS and trial is not None:
+                    of[int(number)] = read(Trial, trial)
     return trials
 
 
@@ -245,80 +192,14 @@ def _confirmed(data: Mapping[str, Any] | None) -> Confirmation | None:
 def _possible(claim: Claim) -> Claim:
     """Return the claim with counts that can be."""
     n = max(0, claim.n)
-    successes = None if claim.successes is None else min(n, max(0, claim.successes))
-    return replace(claim, n=n, successes=successes, failed=min(n, max(0, claim.failed)))
+    return replace(claim, n=n, successes=claim.successes and min(n, max(0, claim.successes)))
 
 
 def _final_training(data: Mapping[str, Any], generations: Sequence[Generation]) -> FinalTraining | None:
-    """Return the champion after its final training; None if the run has no such program."""
     for candidate in (c for g in generations for c in g.candidates if c.name == data.get("name")):
         program = {name: getattr(candidate, name) for name in Program.__dataclass_fields__}
         return replace(read(FinalTraining, data), **program)
     return None
-
-
-def _total(seconds: Sequence[Any]) -> float | None:
-    known = [float(s) for s in seconds if isinstance(s, int | float) and math.isfinite(s)]
-    return sum(known) or None
-
-
-def _few(sentences: Sequence[str], most: int = 20) -> list[str]:
-    more = [f"and {len(sentences) - most} more"] if len(sentences) > most else []
-    return [*sentences[:most], *more]
-
-
-def _calls(attempts: Sequence[Mapping[str, Any]]) -> list[ModelCalls]:
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for a in attempts:
-        groups.setdefault((str(a.get("purpose")), f"{a.get('provider')} {a.get('model')}"), []).append(_clean(a))
-    rows = []
-    for (purpose, model), made in groups.items():
-        prices = [a.get("cost_usd") for a in made if a.get("sent")]
-        rows.append(
-            ModelCalls(
-                purpose=purpose,
-                model=model,
-                versions=", ".join(sorted({str(a["model_version"]) for a in made if a.get("model_version")})),
-                sent=sum(bool(a.get("sent")) and not a.get("replayed") for a in made),
-                failed=sum(a["state"] == "failed" for a in made),
-                lost=sum(a["state"] == "lost" for a in made),
-                refused=sum(a["state"] == "refused" for a in made),
-                tokens_in=sum(a.get("tokens_in") or 0 for a in made),
-                tokens_out=sum(a.get("tokens_out") or 0 for a in made),
-                cost_usd=None if None in prices else sum(p for p in prices if p is not None),
-            )
-        )
-    return rows
-
-
-def _exchange(number: int, call: Mapping[str, Any]) -> Exchange:
-    call = _mapping(_clean(dict(call)))
-    messages = call.get("messages")
-    parts = [
-        (str(message.get("role") or ""), _part(part))
-        for message in (messages if isinstance(messages, list) else [])
-        if isinstance(message, dict) and isinstance(message.get("parts"), list)
-        for part in message["parts"]
-    ]
-    seconds = call.get("seconds")
-    return Exchange(
-        number=number,
-        purpose=str(call.get("purpose") or ""),
-        about=str(call.get("about") or ""),
-        model=" ".join(str(call.get(key) or "") for key in ("provider", "model")).strip(),
-        state="replayed" if call.get("replayed") else str(call.get("state") or ""),
-        parts=parts,
-        answer=str(call.get("answer") or call.get("error") or ""),
-        seconds=float(seconds) if isinstance(seconds, int | float) else 0.0,
-    )
-
-
-def _part(part: Any) -> str:
-    """Return a part of a message as text; a film or picture is named by its kind and size."""
-    if not isinstance(part, dict):
-        return str(part)
-    size = part.get("bytes")
-    return f"[{part.get('media')}, {size / 1000:,.0f} kB]" if isinstance(size, int | float) else "[media]"
 
 
 def ranking_rows(ranking: Ranking | None) -> list[tuple]:
@@ -351,11 +232,6 @@ def weight_shares(weights: Mapping[str, float]) -> dict[str, float]:
     """Return |w_i| / sum |w|, or zeros if all weights are zero."""
     total = sum(abs(w) for w in weights.values() if math.isfinite(w))
     return {k: abs(w) / total if total and math.isfinite(w) else 0.0 for k, w in weights.items()}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    """Return a JSON value if it is a mapping, else an empty one."""
-    return value if isinstance(value, dict) else {}
 
 
 def _clean(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -39,26 +40,16 @@ def downloads(run: Run) -> list[Download]:
     """Return the best program, its trajectory, its curves and the table of all programs, as far as there are any."""
     best, found = run.best, []
     if best:
-        found.append(_of("Program (.py)", f"{best.name}.py", "text/x-python", best.source.encode()))
-        if trajectory := _trajectory(run, best):
-            found.append(_of("Trajectory (.npz)", f"{best.name}.npz", "application/octet-stream", trajectory))
+        found.append(("Program (.py)", f"{best.name}.py", "text/x-python", best.source.encode()))
+        with contextlib.suppress(UserError):
+            path = candidate_path(best.generation, best.candidate, ".npz")
+            if trajectory := read_inside(run.root, path, _TRAJECTORY_BYTES):
+                found.append(("Trajectory (.npz)", f"{best.name}.npz", "application/octet-stream", trajectory))
         if len(best.curve_time) > 1:
-            found.append(_of("Curves (.csv)", f"{best.name}_curves.csv", "text/csv", curves_csv(best)))
+            found.append(("Curves (.csv)", f"{best.name}_curves.csv", "text/csv", curves_csv(best)))
     if run.candidates:
-        found.append(_of("All programs (.csv)", "programs.csv", "text/csv", programs_csv(run)))
-    return found
-
-
-def _of(label: str, file: str, kind: str, data: bytes) -> Download:
-    return Download(label, file, data_address(data, kind))
-
-
-def _trajectory(run: Run, best: Evaluation) -> bytes | None:
-    try:
-        data = read_inside(run.root, candidate_path(best.generation, best.candidate, ".npz"), _TRAJECTORY_BYTES)
-    except UserError:
-        return None
-    return data or None
+        found.append(("All programs (.csv)", "programs.csv", "text/csv", programs_csv(run)))
+    return [Download(label, file, data_address(data, kind)) for label, file, kind, data in found]
 
 
 def curves_csv(c: Evaluation) -> bytes:
@@ -76,8 +67,7 @@ def programs_csv(run: Run) -> bytes:
     metrics = list(dict.fromkeys(name for c in programs for name in c.metrics))
     terms = list(dict.fromkeys(name for c in programs for name in c.weights))
     head = ["program", "generation", "parent", "failed", "trials", "successes"]
-    head += [*metrics, *(f"weight.{name}" for name in terms)]
-    rows: list[Sequence[Any]] = [head]
+    rows: list[Sequence[Any]] = [[*head, *metrics, *(f"weight.{name}" for name in terms)]]
     for c in programs:
         claim = run.claims[c.name]
         row = [c.name, c.generation, c.parent, c.reason, claim.n, claim.successes]
@@ -93,22 +83,22 @@ def _csv(rows: Sequence[Sequence[Any]]) -> bytes:
 
 def _cell(value: Any) -> Any:
     """Return a value for a table: no number for what is not finite, and no text that a spreadsheet would run."""
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+    if isinstance(value, float) and not math.isfinite(value):
         return ""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def commands(run: Run) -> list[tuple[str, str]]:
     """Return (what it does, command) of everything that can be done with the run."""
-    root, about = _word(run.root), run.about
-    settings: Mapping[str, Any] = about.get("settings") or {}
+    root, settings = _word(run.root), run.about.get("settings") or {}
     found = []
     if run.state in ("interrupted", "unfinished"):
         found.append(("Continue the search", f"python -m movlr_jax.search resume={root}"))
     found.append(("Search again, with the same settings and answers", f"python -m movlr_jax.search replay={root}"))
     if run.best:
         found.append(("Simulate and film the best program again", _evaluate(run, settings)))
-        if (seed := _fresh_seed(run)) is not None:
+        fresh = run.trials.get(CONFIRM, {}).get(run.confirmed.champion) if run.confirmed else None
+        if fresh and (seed := fresh[min(fresh)].seed) is not None:
             found.append(("Repeat a fresh trial", _evaluate(run, {**settings, "seed": seed})))
         found.append(("Best motion as a table (or .mot, .sto)", f"movlr-jax export {root} format=csv"))
         found.append(("Look at the best motion from all sides", f"movlr-jax view {root}"))
@@ -119,29 +109,19 @@ def commands(run: Run) -> list[tuple[str, str]]:
     return [*found, ("Write this page again", f"movlr-jax report {root}")]
 
 
-def _fresh_seed(run: Run) -> int | None:
-    """Return the seed of the first fresh trial of the champion; None if there is none."""
-    trials = run.trials.get(CONFIRM, {}).get(run.confirmed.champion, {}) if run.confirmed else {}
-    return next((trial.seed for _, trial in sorted(trials.items())), None)
-
-
 def _evaluate(run: Run, settings: Mapping[str, Any]) -> str:
     task = settings.get("task.name") or run.about.get("task")
     path = settings.get("task.settings.file") if task == FILE_TASK else None
-    words = [
-        "python -m movlr_jax.evaluate",
-        *([] if task == DESCRIBED_TASK else [f"+task={_word(path or task)}"]),
-        f"reward={_word(run.root / 'best.py')}",
-    ]
-    for name in ("model", "instruction", "episode_s", "seed"):
-        if (value := settings.get(name)) is not None:
-            words.append(f"{name}={_word(value)}")
-    if settings.get("optimizer.name"):
-        words.insert(3, f"optimizer={_word(settings['optimizer.name'])}")
-    size = _SIZES.get(str(settings.get("optimizer.name")), "")
-    if settings.get(size) is not None:
-        words.append(f"{size}={_word(settings[size])}")
-    return " ".join(words)
+    optimizer = settings.get("optimizer.name")
+    size = _SIZES.get(str(optimizer), "")
+    given = {
+        "+task": None if task == DESCRIBED_TASK else path or task,
+        "reward": run.root / "best.py",
+        "optimizer": optimizer,
+        **{name: settings.get(name) for name in ("model", "instruction", "episode_s", "seed", size)},
+    }
+    words = [f"{name}={_word(value)}" for name, value in given.items() if value is not None]
+    return " ".join(["python -m movlr_jax.evaluate", *words])
 
 
 _SIZES = {"mpc2": "optimizer.mppi.samples", "mppi": "optimizer.mppi.samples", "ppo": "optimizer.ppo.env_steps"}

@@ -58,10 +58,9 @@ def staged(run: Run, task: Task | None, missing: str = "") -> Staged:
         first = next((e for e in shown if e.name == FIRST and e is not best), None)
         curves = {"muscles": _muscles(best), "joints": _joints(best, first)}
         data = export_scene(task, shown)
-    except UserError as error:
-        return Staged(None, curves, f"the 3-D view, because {error}")
     except Exception as error:  # a page is written whatever a run holds
-        return Staged(None, curves, f"the 3-D view, because of {type(error).__name__}: {error}")
+        why = error if isinstance(error, UserError) else f"of {type(error).__name__}: {error}"
+        return Staged(None, curves, f"the 3-D view, because {why}")
     if len(data) > SCENE_BYTES:
         return Staged(None, curves, f"the 3-D view, because it would have {len(data) / 1e6:.0f} MB")
     text = Markup(base64.b64encode(data).decode())
@@ -108,26 +107,23 @@ def _joints(best: Episode, first: Episode | None) -> list[dict[str, Any]]:
     model, sizes = best.record.model, dict[int, float]()
     driven = model.eq_obj1id[joint_equalities(model)].tolist()
     for j in range(model.njnt):
-        if j in driven or int(model.jnt_type[j]) not in _AXES:
-            continue
-        _, _, least = _AXES[int(model.jnt_type[j])]
-        _, values = _course(best, j)
-        size = float(np.nanmax(values) - np.nanmin(values)) if np.isfinite(values).any() else 0.0
-        if size >= least:
-            sizes[j] = size / least
-    largest = sorted(sizes, key=lambda j: (-sizes[j], j))
-    return [_joint(best, first, j) for j in largest[:_MOST_JOINTS]]
-
-
-def _joint(best: Episode, first: Episode | None, j: int) -> dict[str, Any]:
-    model = best.record.model
-    name, (scale, unit, _) = model.joint(j).name or str(j), _AXES[int(model.jnt_type[j])]
-    time, values = _course(best, j)
-    reference = (first.name, *_course(first, j)) if first else None
-    label = f"{name} against time"
-    chart = report_charts.motion_chart(label, unit, time, {best.name: values}, reference, clock=True)
-    low, high = scale * model.jnt_range[j]
-    return {"title": name, "range": f"{low:.3g} to {high:.3g}" if model.jnt_limited[j] else "", "chart": chart}
+        if j not in driven and int(model.jnt_type[j]) in _AXES:
+            _, _, least = _AXES[int(model.jnt_type[j])]
+            _, values = _course(best, j)
+            size = float(np.nanmax(values) - np.nanmin(values)) if np.isfinite(values).any() else 0.0
+            if size >= least:
+                sizes[j] = size / least
+    shown = []
+    for j in sorted(sizes, key=lambda j: (-sizes[j], j))[:_MOST_JOINTS]:
+        name, (scale, unit, _) = model.joint(j).name or str(j), _AXES[int(model.jnt_type[j])]
+        time, values = _course(best, j)
+        reference = (first.name, *_course(first, j)) if first else None
+        label = f"{name} against time"
+        chart = report_charts.motion_chart(label, unit, time, {best.name: values}, reference, clock=True)
+        low, high = scale * model.jnt_range[j]
+        limits = f"{low:.3g} to {high:.3g}" if model.jnt_limited[j] else ""
+        shown.append({"title": name, "range": limits, "chart": chart})
+    return shown
 
 
 def _course(e: Episode, j: int) -> tuple[list[float], list[float]]:

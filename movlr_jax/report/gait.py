@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from movlr_jax.biomech.gait.analysis import SIDES, active
-from movlr_jax.biomech.gait.reference import ANGLES, PERCENT, human_gait, speed_classes
+from movlr_jax.biomech.gait.reference import ANGLES, PERCENT, human_gait
 from movlr_jax.report.charts import Band, Chart, Line, chart
 
 if TYPE_CHECKING:
@@ -33,17 +33,6 @@ MEASURES = {
 }
 _PEOPLE, _LEGS = "muted", {side: f"c{i}" for i, side in enumerate(SIDES)}  # colours of the page
 _IN_FILE = {"muted": "0.55", "c0": "C0", "c1": "C3"}  # those colours in a picture for a file
-
-
-def readable(record: Mapping[str, Any]) -> bool:
-    """Return whether a record that fits the schema can be drawn: every curve has a value at each of PERCENT."""
-    legs = list((record.get("legs") or {}).values())
-    if record.get("speed_class") not in speed_classes() or not legs or not all(legs):
-        return False
-    curves = [leg.get("force") for leg in legs]
-    curves += [c for leg in legs for c in (leg.get("activity") or {}).values()]
-    curves += [(a or {}).get(k) for leg in legs for a in (leg.get("angles") or {}).values() for k in ("mean", "sd")]
-    return all(c is not None and len(c) == len(PERCENT) and None not in c for c in curves)
 
 
 def charts(record: Mapping[str, Any]) -> list[tuple[str, Chart]]:

@@ -25,7 +25,7 @@ from movlr_jax._util.resources import resource_text
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.rank import silence
 from movlr_jax.film.encoding import still
-from movlr_jax.film.group_picture import GROUPS
+from movlr_jax.film.muscles import GROUPS
 from movlr_jax.report import text as report_text
 from movlr_jax.report import training as report_training
 from movlr_jax.report import trials as report_trials
@@ -57,21 +57,15 @@ class Film:
     still: Markup | None = None  # a picture of an embedded film, which is printed in its place
 
 
-def write_report(archive: Archive, task: Task | None = None) -> Path:
+def write_report(archive: Archive, task: Task | None = None, run: Run | None = None, no_task: str = "") -> Path:
     """Write report.html to the run directory and return its path. Raises UserError.
 
-    task: The task of the run, for the 3-D view and the curves of muscles and joints; None leaves them out.
+    task: The task of the run, for the 3-D view and the curves of muscles and joints; None leaves them out, and
+        `no_task` says why in a sentence.
+    run: Its data; None reads them. The page is not recorded in a run in which another process is working.
     """
-    return write_page(archive, read_run(archive), task)
-
-
-def write_page(archive: Archive, run: Run, task: Task | None = None, no_task: str = "") -> Path:
-    """Write report.html of a run. `no_task` says in a sentence why there is no task.
-
-    The file is not recorded in a run in which another process is working.
-    """
-    run = replace(run, motion=task.scoring.motion if task else None)
-    page = utf_8(render(run, staged(run, task, no_task)))
+    run = replace(run or read_run(archive), motion=task.scoring.motion if task else None)
+    page = render(run, staged(run, task, no_task)).encode("utf-8", "backslashreplace")
     return write_atomically(run.root / PAGE, page) if run.used else archive.put(PAGE, page)
 
 
@@ -114,11 +108,6 @@ def render(run: Run, stage: Staged | None = None) -> str:
     )
 
 
-def utf_8(page: str) -> bytes:
-    """Return a page as UTF-8. Bytes of paths that are none are written as in \\udce9."""
-    return page.encode("utf-8", "backslashreplace")
-
-
 def rendered(template: str, scripts: Sequence[str], media: str = "data: blob:", **values: Any) -> str:
     """Render a template of assets/report with the filters and the styles of all pages.
 
@@ -158,7 +147,7 @@ def _environment() -> Environment:
 
 
 def embed_films(run: Run) -> dict[Path, Film]:
-    """Return all films of the run by path. The most important ones are embedded first."""
+    """Return all films of the run by path, the most important ones embedded."""
     leading = [c and c.film for c in (run.best, run.candidates.get(FIRST), run.full)]
     leading += report_trials.fresh_films(run)
     leading += [stage.film for _, stage in reversed(run.stages)]

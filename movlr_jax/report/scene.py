@@ -24,6 +24,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.world import World, up_of
 from movlr_jax.film.views import SHOWN_GROUPS, floor_height
+from movlr_jax.report.charts import short
 from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks import Task
 
@@ -39,11 +40,8 @@ _MESH, _HFIELD = int(mujoco.mjtGeom.mjGEOM_MESH), int(mujoco.mjtGeom.mjGEOM_HFIE
 _SITE, _PULLEY, _JOINT = (int(getattr(mujoco.mjtWrap, f"mjWRAP_{k}")) for k in ("SITE", "PULLEY", "JOINT"))
 _HINGE, _SLIDE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)
 _SHAPES = {
-    int(mujoco.mjtGeom.mjGEOM_SPHERE): "sphere",
-    int(mujoco.mjtGeom.mjGEOM_CAPSULE): "capsule",
-    int(mujoco.mjtGeom.mjGEOM_ELLIPSOID): "ellipsoid",
-    int(mujoco.mjtGeom.mjGEOM_CYLINDER): "cylinder",
-    int(mujoco.mjtGeom.mjGEOM_BOX): "box",
+    int(getattr(mujoco.mjtGeom, f"mjGEOM_{kind.upper()}")): kind
+    for kind in ("sphere", "capsule", "ellipsoid", "cylinder", "box")
 }
 _UNITS = {_HINGE: "°", _SLIDE: "m"}  # of a joint
 
@@ -66,9 +64,8 @@ class _Blob:
     def add(self, name: str, values: np.ndarray, **about: Any) -> None:
         values = np.ascontiguousarray(values)
         self.data += bytes(-len(self.data) % 4)
-        self.places[name] = {
-            "at": len(self.data), "type": values.dtype.name, "shape": list(values.shape), **about,
-        }  # fmt: skip
+        place = {"at": len(self.data), "type": values.dtype.name, "shape": list(values.shape)}
+        self.places[name] = place | about
         self.data += values.astype(values.dtype.newbyteorder("<")).tobytes()
 
     def add_channels(self, name: str, values: np.ndarray, finest: float | np.ndarray) -> None:
@@ -94,7 +91,7 @@ def export_scene(task: Task, episodes: Sequence[Episode]) -> bytes:
     camera = task.view.cameras[0]
     spatial = model.wrap_type[model.tendon_adr] != _JOINT
     tendons = np.flatnonzero(spatial & (model.tendon_group < SHOWN_GROUPS)).tolist()
-    joints = [j for j in range(model.njnt) if int(model.jnt_type[j]) in _UNITS]
+    joints = np.flatnonzero(np.isin(model.jnt_type, list(_UNITS))).tolist()
     head = {
         "bodies": [model.body(b).name for b in range(model.nbody)],
         "parents": model.body_parentid.tolist(),
@@ -102,7 +99,14 @@ def export_scene(task: Task, episodes: Sequence[Episode]) -> bytes:
         "shapes": list(_shapes(model)),
         "ground": floor_height(model),
         "tendons": [_tendon(model, t, task.view.weakened) for t in tendons],
-        "joints": [_joint(model, j) for j in joints],
+        "joints": [
+            {
+                "name": model.joint(j).name or str(j),
+                "body": int(model.jnt_bodyid[j]),
+                "unit": _UNITS[int(model.jnt_type[j])],
+            }
+            for j in joints
+        ],
         "camera": {
             "lookat": list(map(float, camera.lookat)),
             "distance": float(camera.distance),
@@ -144,15 +148,18 @@ def _rgba(model: mujoco.MjModel, g: int) -> list[float]:
 
 def _meshes(model: mujoco.MjModel, blob: _Blob) -> Iterator[dict[str, Any]]:
     """Add the meshes of each body in the frame of the body, simplified; yield body, colour and arrays of each."""
-    surfaces = [
-        (g, rgba, _mesh(model, int(model.geom_dataid[g])) if model.geom_type[g] == _MESH else _hills(model, g))
-        for g, rgba in _shown(model)
-        if model.geom_type[g] in (_MESH, _HFIELD)
-    ]
-    total = sum(len(faces) for _, _, (_, faces) in surfaces)
-    share = min(1.0, FACES / max(total, 1))
+    surfaces = []
+    for g, rgba in _shown(model):
+        i = int(model.geom_dataid[g])
+        if model.geom_type[g] == _MESH:
+            vertices = model.mesh_vert[model.mesh_vertadr[i] :][: model.mesh_vertnum[i]]
+            faces = model.mesh_face[model.mesh_faceadr[i] :][: model.mesh_facenum[i]]
+            surfaces.append((g, rgba, vertices, faces))
+        elif model.geom_type[g] == _HFIELD:
+            surfaces.append((g, rgba, *_hills(model, i)))
+    share = min(1.0, FACES / max(sum(len(faces) for *_, faces in surfaces), 1))
     merged: dict[tuple[int, tuple[float, ...]], list[tuple[np.ndarray, np.ndarray]]] = {}
-    for g, rgba, (vertices, faces) in surfaces:
+    for g, rgba, vertices, faces in surfaces:
         vertices, faces = _simplified(vertices, faces, share)
         rotation = np.zeros(9)
         mujoco.mju_quat2Mat(rotation, model.geom_quat[g])
@@ -170,16 +177,8 @@ def _meshes(model: mujoco.MjModel, blob: _Blob) -> Iterator[dict[str, Any]]:
         yield {"body": body, "rgba": list(rgba), "vertices": f"v{i}", "faces": f"f{i}"}
 
 
-def _mesh(model: mujoco.MjModel, i: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return vertices [V, 3] m and faces [F, 3] of a mesh."""
-    v, f = int(model.mesh_vertadr[i]), int(model.mesh_faceadr[i])
-    vertices = model.mesh_vert[v : v + int(model.mesh_vertnum[i])]
-    return vertices, model.mesh_face[f : f + int(model.mesh_facenum[i])]
-
-
-def _hills(model: mujoco.MjModel, g: int, most: int = 96) -> tuple[np.ndarray, np.ndarray]:
+def _hills(model: mujoco.MjModel, i: int, most: int = 96) -> tuple[np.ndarray, np.ndarray]:
     """Return vertices and faces of the surface of a height field, on a grid of at most `most` points a side."""
-    i = int(model.geom_dataid[g])
     rows, columns, at = int(model.hfield_nrow[i]), int(model.hfield_ncol[i]), int(model.hfield_adr[i])
     x_half, y_half, height, _ = model.hfield_size[i]
     data = model.hfield_data[at : at + rows * columns].reshape(rows, columns)
@@ -193,14 +192,12 @@ def _hills(model: mujoco.MjModel, g: int, most: int = 96) -> tuple[np.ndarray, n
 
 def _simplified(vertices: np.ndarray, faces: np.ndarray, share: float) -> tuple[np.ndarray, np.ndarray]:
     """Return a mesh with about `share` of the faces, at least 200 of them."""
-    import fast_simplification
+    from fast_simplification import simplify
 
     wanted = max(200, math.ceil(share * len(faces)))
     if wanted < len(faces):
         points: Any = np.array(vertices, np.float32)
-        vertices, faces = fast_simplification.simplify(points, np.array(faces, np.int32), target_count=wanted, agg=5)[
-            :2
-        ]
+        vertices, faces, *_ = simplify(points, np.array(faces, np.int32), target_count=wanted, agg=5)
     used, faces = np.unique(faces, return_inverse=True)
     return _ordered(np.asarray(vertices)[used], faces.reshape(-1, 3))
 
@@ -223,9 +220,9 @@ def _shapes(model: mujoco.MjModel) -> Iterator[dict[str, Any]]:
             yield {
                 "body": int(model.geom_bodyid[g]),
                 "kind": kind,
-                "size": [float(f"{v:.5g}") for v in model.geom_size[g]],
-                "pos": [float(f"{v:.5g}") for v in model.geom_pos[g]],
-                "quat": [float(f"{v:.6g}") for v in model.geom_quat[g]],
+                "size": short(model.geom_size[g]),
+                "pos": short(model.geom_pos[g]),
+                "quat": short(model.geom_quat[g], 6),
                 "rgba": rgba,
             }
 
@@ -236,17 +233,21 @@ def _actuator(model: mujoco.MjModel, t: int) -> int | None:
     return int(driven.argmax()) if driven.any() else None
 
 
+def _path(model: mujoco.MjModel, t: int) -> list[tuple[int, int]]:
+    """Return (kind, object) of each element of the path of a tendon."""
+    path = slice(model.tendon_adr[t], model.tendon_adr[t] + model.tendon_num[t])
+    return list(zip(model.wrap_type[path].tolist(), model.wrap_objid[path].tolist(), strict=True))
+
+
 def _tendon(model: mujoco.MjModel, t: int, weakened: Collection[str]) -> dict[str, Any]:
     """Return what a tendon is; `starts` says of each point of its path whether a branch begins there."""
     muscle = _actuator(model, t)
     name = model.tendon(t).name if muscle is None else model.actuator(muscle).name
-    starts, begins = [], True
+    starts, begins = list[bool](), True
     for kind, _ in _path(model, t):
-        if kind == _PULLEY:
-            begins = True
-            continue
-        starts += [begins] if kind == _SITE else [False, False]
-        begins = False
+        if kind != _PULLEY:
+            starts += [begins] if kind == _SITE else [False, False]
+        begins = kind == _PULLEY
     return {
         "name": name,
         "muscle": muscle is not None,
@@ -255,17 +256,6 @@ def _tendon(model: mujoco.MjModel, t: int, weakened: Collection[str]) -> dict[st
         "rgba": [round(float(v), 3) for v in model.tendon_rgba[t]],
         "starts": starts,
     }
-
-
-def _path(model: mujoco.MjModel, t: int) -> Iterator[tuple[int, int]]:
-    """Yield (kind, object) of each element of the path of a tendon."""
-    for w in range(int(model.tendon_adr[t]), int(model.tendon_adr[t] + model.tendon_num[t])):
-        yield int(model.wrap_type[w]), int(model.wrap_objid[w])
-
-
-def _joint(model: mujoco.MjModel, j: int) -> dict[str, Any]:
-    joint, unit = model.joint(j), _UNITS[int(model.jnt_type[j])]
-    return {"name": joint.name or str(j), "body": int(model.jnt_bodyid[j]), "unit": unit}
 
 
 def _episode(
@@ -303,8 +293,8 @@ def _episode(
     values = np.where(hinge, np.rad2deg(values), values)
     blob.add_channels(f"joints{i}", values.T, np.where(hinge, _FINEST_DEG, _FINEST_M))
     blob.add_channels(f"act{i}", _activations(model, record, rows, tendons).T, _FINEST_ACT)
-    pairs, where, force = _slots(contacts)
-    where, force = where @ turn.T, force @ turn.T
+    pairs, slots = _slots(contacts)
+    where, force = slots @ turn.T
     blob.add_channels(f"where{i}", _channels(where), _FINEST_M)
     blob.add_channels(f"force{i}", _channels(force), _FINEST_N)
     return {
@@ -371,44 +361,40 @@ def _activations(
     return values
 
 
-def _forces(model: mujoco.MjModel, data: mujoco.MjData) -> Mapping[tuple[int, int], tuple[np.ndarray, np.ndarray]]:
-    """Return for each pair of bodies in contact where the force acts [3] m, and the force [3] N on the second one.
+def _forces(model: mujoco.MjModel, data: mujoco.MjData) -> dict[tuple[int, int], np.ndarray]:
+    """Return for each pair of bodies in contact [2, 3]: where the force acts, m, and the force on the second one, N.
 
     The first body is the world if that is one of them. The place is the mean of the contacts, weighted by force.
     """
-    found: dict[tuple[int, int], list[tuple[np.ndarray, np.ndarray]]] = {}
+    found: dict[tuple[int, int], list[np.ndarray]] = {}
     local = np.zeros(6)
     for i, pair in enumerate(contact_bodies(model, data)):
         contact = data.contact[i]
         mujoco.mj_contactForce(model, data, i, local)
         force = contact.frame.reshape(3, 3).T @ local[:3]
-        if not np.isfinite(force).all() or np.linalg.norm(force) < 1e-3:
-            continue
-        a, b = map(int, pair)
-        if b < a:
-            a, b, force = b, a, -force
-        found.setdefault((a, b), []).append((contact.pos.copy(), force))
+        if np.isfinite(force).all() and np.linalg.norm(force) >= 1e-3:
+            a, b = map(int, pair)
+            found.setdefault((min(a, b), max(a, b)), []).append(np.array([contact.pos, force if a <= b else -force]))
     sums = {}
     for pair, parts in found.items():
-        sizes = np.array([np.linalg.norm(f) for _, f in parts])
-        sums[pair] = (np.average([p for p, _ in parts], axis=0, weights=sizes), np.sum([f for _, f in parts], axis=0))
+        where, forces = np.array(parts).swapaxes(0, 1)
+        weights = np.linalg.norm(forces, axis=1)
+        sums[pair] = np.array([np.average(where, axis=0, weights=weights), forces.sum(axis=0)])
     return sums
 
 
-def _slots(
-    contacts: Sequence[Mapping[tuple[int, int], tuple[np.ndarray, np.ndarray]]],
-) -> tuple[list[tuple[int, int]], np.ndarray, np.ndarray]:
-    """Return the pairs with the largest forces, and places and forces [frames, pairs, 3] (0 without contact)."""
+def _slots(contacts: Sequence[Mapping[tuple[int, int], np.ndarray]]) -> tuple[list[tuple[int, int]], np.ndarray]:
+    """Return the pairs with the largest forces, and [2, frames, pairs, 3]: places, and forces (0 without contact)."""
     largest: dict[tuple[int, int], float] = {}
     for frame in contacts:
         for pair, (_, force) in frame.items():
             largest[pair] = max(largest.get(pair, 0.0), float(np.linalg.norm(force)))
     pairs = sorted(largest, key=lambda pair: -largest[pair])[:CONTACTS]
-    where, forces = (np.zeros((len(contacts), len(pairs), 3)) for _ in range(2))
+    found = np.zeros((2, len(contacts), len(pairs), 3))
     for f, frame in enumerate(contacts):
         for p, pair in enumerate(pairs):
             if pair in frame:
-                where[f, p], forces[f, p] = frame[pair]
+                found[:, f, p] = frame[pair]
             elif f:
-                where[f, p] = where[f - 1, p]
-    return pairs, where, forces
+                found[0, f, p] = found[0, f - 1, p]
+    return pairs, found

@@ -6,13 +6,12 @@ import contextlib
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 from urllib.parse import quote
-
-import numpy as np
 
 from movlr_jax._util import quantities
 from movlr_jax._util.intervals import rate_interval
@@ -21,8 +20,9 @@ from movlr_jax.errors import UserError
 from movlr_jax.records import Claim
 from movlr_jax.report.charts import spread_chart
 from movlr_jax.report.data import Run, direction, key_metrics, read_run
-from movlr_jax.report.page import PAGE, embedded, rendered, utf_8
+from movlr_jax.report.page import PAGE, embedded, rendered
 from movlr_jax.storage.archive import Archive
+from movlr_jax.storage.events import numbers
 from movlr_jax.storage.inside import read_inside
 from movlr_jax.storage.writing import write_atomically
 
@@ -51,13 +51,12 @@ class Member:
     def score(self) -> float:
         """Mean score of the best program over its trials in the search; NaN before the first ranking.
 
-        Of a run without trials, and where a judge watched films, it is that of one motion of the finished run.
+        Where a judge watched films, it is that of one motion of the finished run.
         """
         run = self.run
-        if run and run.best and run.scored and run.ranked_by_trials:
+        if run and run.best and run.scored:
             return run.strengths.get(run.best.name, {}).get("strength", math.nan)
-        score = ((run and run.finished) or {}).get("score")
-        return math.nan if score is None else float(score)
+        return numbers([((run and run.finished) or {}).get("score")])[0]
 
     @property
     def fresh(self) -> Claim | None:
@@ -68,23 +67,16 @@ class Member:
     @property
     def metrics(self) -> Mapping[str, float]:
         """Mean measures of the best program in fresh trials, else in those of the search."""
-        best = self.run and self.run.best
-        if self.fresh or not (self.run and best):
-            return self.fresh.metrics if self.fresh else {}
-        return self.run.claims[best.name].metrics
-
-    @property
-    def successes(self) -> str:
-        """Successes of the champion in fresh trials with their 95 % interval, "–" if it is not confirmed."""
-        return _rate([self.fresh] if self.fresh else [])
+        claim = self.fresh or (self.run.claims[self.run.best.name] if self.run and self.run.best else None)
+        return claim.metrics if claim else {}
 
 
-def _rate(claims: Sequence[Claim]) -> str:
-    """Return the successes in all trials of `claims` with their 95 % interval, as in "7 of 8 (53–98 %)"."""
-    known = [(c.successes, c.n) for c in claims if c.successes is not None]
+def _rate(members: Sequence[Member]) -> str:
+    """Return successes in all fresh trials with their 95 % interval, as in "7 of 8 (53–98 %)"; "–" without any."""
+    known = [m.fresh for m in members if m.fresh and m.fresh.successes is not None]
     if not known:
         return "–"
-    successes, n = (sum(column) for column in zip(*known, strict=True))
+    successes, n = sum(claim.successes or 0 for claim in known), sum(claim.n for claim in known)
     low, high = rate_interval(successes, n)
     return f"{successes} of {n} ({100 * low:.0f}–{100 * high:.0f} %)"
 
@@ -100,9 +92,7 @@ def write_sweep_page(folder: Path) -> Path:
     members = read_members(folder)
     if not any(m.run for m in members):
         raise UserError(f"{folder} is neither a run directory nor a folder with runs: there is no run.db in it")
-    path = folder / PAGE
-    write_atomically(path, utf_8(render(folder, members)))
-    return path
+    return write_atomically(folder / PAGE, render(folder, members).encode("utf-8", "backslashreplace"))
 
 
 def read_members(folder: Path) -> list[Member]:
@@ -179,9 +169,10 @@ def render(folder: Path, members: Sequence[Member]) -> str:
         charts=[_chart(name, groups) for name in metrics],
         best=best,
         films=films,
+        rate=lambda member: _rate([member]),
         shown=embedded(folder, [f for f in films.values() if f]),
         link=lambda m: quote(os.fsencode(f"{m.name}/{PAGE}")),
-        cost=lambda run: sum(c.cost_usd or 0.0 for c in run.calls),
+        cost=lambda run: sum(c.get("cost_usd") or 0.0 for c in run.calls if c.get("sent")),
     )
 
 
@@ -204,30 +195,26 @@ def _film(folder: Path, member: Member) -> Path | None:
 def _row(name: str, of: Sequence[Member], metrics: Sequence[str]) -> dict[str, Any]:
     """Return the mean and the standard deviation over the runs of a group for the score and each measure."""
 
-    def spread(values: Sequence[float]) -> tuple[float | None, float | None]:
+    def spread(values: Iterable[float]) -> tuple[float | None, float | None]:
         finite = [v for v in values if math.isfinite(v)]
-        deviation = float(np.std(finite, ddof=1)) if len(finite) > 1 else None
-        return (float(np.mean(finite)) if finite else None), deviation
+        return (fmean(finite) if finite else None), (stdev(finite) if len(finite) > 1 else None)
 
     return {
         "name": name,
         "runs": len(of),
         "seeds": [m.seed for m in of],
-        "score": spread([m.score for m in of]),
-        "success": _rate([m.fresh for m in of if m.fresh]),
-        "metrics": {k: spread([m.metrics.get(k, math.nan) for m in of]) for k in metrics},
+        "score": spread(m.score for m in of),
+        "success": _rate(of),
+        "metrics": {k: spread(m.metrics.get(k, math.nan) for m in of) for k in metrics},
     }
 
 
 def _chart(metric: str, groups: Mapping[str, Sequence[Member]]) -> tuple[str, int, Any]:
     """Return (measure, direction, chart) of the best program over generations."""
-    courses = {
-        name: [
-            [(g, m.run.claims[best.name].metrics.get(metric, math.nan)) for g, best in m.run.course.items()]
-            for m in of
-            if m.run
-        ]
-        for name, of in groups.items()
-    }
+
+    def course(run: Run) -> dict[int, float]:
+        return {g: run.claims[best.name].metrics.get(metric, math.nan) for g, best in run.course.items()}
+
+    courses = {name: [course(m.run) for m in of if m.run] for name, of in groups.items()}
     unit = "" if metric == "success" else quantities.unit(metric)
     return metric, direction(metric), spread_chart(quantities.human(metric), unit, courses)

@@ -21,6 +21,8 @@ _TITLES = {  # titles of curves whose names are not clear enough
     "foot_height_m": "height of the heels",
 }
 
+_SCHEMES = {"print, (prefers-color-scheme: light)": "xcode", "screen and (prefers-color-scheme: dark)": "github-dark"}
+
 
 def title(series: str) -> str:
     """Return the title of a motion curve."""
@@ -70,8 +72,8 @@ def data_address(content: bytes, kind: str) -> Markup:
 def claim(run: Run) -> str:
     """Return what the run may claim, in one sentence without a full stop; "" before the first ranking."""
     if run.confirmed:
-        verdict, named = run.confirmed.verdict, run.confirmed.verdict.startswith(run.confirmed.champion)
-        return verdict if named else verdict[:1].upper() + verdict[1:]
+        verdict = run.confirmed.verdict
+        return verdict if verdict.startswith(run.confirmed.champion) else verdict[:1].upper() + verdict[1:]
     if run.best is None:
         return ""
     first = " so far" if run.state != "finished" else ""
@@ -88,7 +90,10 @@ def result_sentence(run: Run) -> str:
             return "No program has been evaluated yet."
         ran = sum(not c.failed for c in run.candidates.values())
         return f"{counted(tried, 'program')} evaluated so far, {ran} of them ran; none is ranked yet."
-    more = "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in _caveats(run))
+    ranked = [g.ranking.comparisons for g in run.generations if g.ranking and g.ranking.comparisons]
+    more = f" {reading[0].upper()}{reading[1:]}." if (reading := str(run.about.get("reading") or "")) else ""
+    if ranked and all(c.winner == "tie" for c in ranked[-1]):
+        more += " All comparisons of the last generation are ties, so the order of its programs means nothing."
     generations = sum(not g.final for g in run.generations)
     after = f"After {counted(tried, 'program')} in {counted(generations, 'generation')}"
     unknown = "" if any(name in best.metrics for name in key_metrics(run)) else "; no success measure is recorded"
@@ -101,23 +106,11 @@ def result_sentence(run: Run) -> str:
 
 def worth(run: Run) -> dict[str, str]:
     """Return what the number of a ranking is called, and what it means."""
-    if not run.ranked_by_trials:
-        meaning = "Bradley-Terry strength ± its standard deviation, from the comparisons of all generations"
-        return {"label": "strength", "meaning": meaning}
     if run.scored:
         meaning = "posterior mean ± standard deviation of the task's score, in the unit of the score"
         return {"label": "mean score", "meaning": f"{meaning}, from all trials of the search"}
     meaning = "posterior mean ± standard deviation in units of a trial's noise"
     return {"label": "worth", "meaning": f"{meaning}, from the judge's answers about films of trials"}
-
-
-def _caveats(run: Run) -> list[str]:
-    """Return sentences, without a capital and a full stop, on what the words came to and on an order by chance."""
-    ranked = [g.ranking.comparisons for g in run.generations if g.ranking and g.ranking.comparisons]
-    alike = ranked and all(c.winner == "tie" for c in ranked[-1])
-    reading = str(run.about.get("reading") or "")
-    tied = "all comparisons of the last generation are ties, so the order of its programs means nothing"
-    return [*([reading] if reading else []), *([tied] if alike else [])]
 
 
 def highlight(source: str) -> Markup:
@@ -135,10 +128,7 @@ def highlight_css() -> Markup:
     from pygments.formatters import HtmlFormatter
 
     blocks = []
-    for media, style in (
-        ("print, (prefers-color-scheme: light)", "xcode"),
-        ("screen and (prefers-color-scheme: dark)", "github-dark"),
-    ):
+    for media, style in _SCHEMES.items():
         rules = "\n".join(HtmlFormatter(style=style).get_token_style_defs(".code"))
         blocks.append(f"@media {media} {{\n{rules}\n}}")
     return Markup("\n".join(blocks))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from movlr_jax._util import quantities
-from movlr_jax._util.quantities import summary
 from movlr_jax.records import Evaluation
 from movlr_jax.report import charts as report_charts
 from movlr_jax.report.data import FIRST, Run
@@ -34,19 +32,15 @@ def trainings(run: Run) -> list[dict[str, Any]]:
     """
     best, first, full = run.best, run.candidates.get(FIRST), run.full
     shown = []
-    if best and _steps(best.learning) > 1:
+    if best and len(best.learning.get("env_steps") or ()) > 1:
         reference = first if first and first is not best else None
         shown.append(_training("learning", best, reference, "first program") | {"full": None})
-    if full and _steps(full.learning) > 1:
-        outcome = {"name": full.name, "result": full.reason or summary(full.metrics), "film": full.film}
+    if full and len(full.learning.get("env_steps") or ()) > 1:
+        outcome = {"name": full.name, "result": full.reason or quantities.summary(full.metrics), "film": full.film}
         outcome["steps"] = f"{numbers(full.learning['env_steps'])[-1]:,.0f} {_STEPS}"
         short = run.candidates[full.name]
         shown.append(_training("full", full, short, "training during the search") | {"full": outcome})
     return shown
-
-
-def _steps(learning: Mapping[str, Any]) -> int:
-    return len(numbers(learning.get("env_steps")))
 
 
 def _training(key: str, trained: Evaluation, reference: Evaluation | None, other: str) -> dict[str, Any]:
@@ -57,14 +51,13 @@ def _training(key: str, trained: Evaluation, reference: Evaluation | None, other
     panels = []
     for name, title in _LEARNED.items():
         values = numbers(learning.get(name))
-        if not any(math.isfinite(v) for v in values) or (name in _FAULTS and not any(values)):
-            continue
-        dotted = numbers(reference.learning.get(name)) if reference else []
-        compared = (other, numbers(reference.learning.get("env_steps")), dotted) if reference and dotted else None
-        label = f"{title} against {_STEPS}"
-        lines = {"final training" if key == "full" else "best program": values}
-        chart = report_charts.motion_chart(label, quantities.unit(name), steps, lines, compared, _STEPS)
-        panels.append({"title": title, "chart": chart})
+        if any(map(math.isfinite, values)) and (name not in _FAULTS or any(values)):
+            of = reference.learning if reference else {}
+            compared = (other, numbers(of.get("env_steps")), numbers(of.get(name))) if of.get(name) else None
+            label = f"{title} against {_STEPS}"
+            lines = {"final training" if key == "full" else "best program": values}
+            chart = report_charts.motion_chart(label, quantities.unit(name), steps, lines, compared, _STEPS)
+            panels.append({"title": title, "chart": chart})
     return {
         "key": key,
         "terms": report_charts.term_chart(steps, terms, _STEPS),

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from movlr_jax._util.quantities import summary
-from movlr_jax.records import Evaluation
 from movlr_jax.report.data import Run
 
 WIDTH, HEIGHT = 168, 132  # px of a node
 ACROSS, DOWN = 62, 18  # px between nodes
 HEAD = 30  # px above the nodes, for the numbers of the generations
 PAPER = (680, 900)  # px of a printed page, which a tree is scaled to
-
-
-@dataclass(frozen=True)
-class Node:
-    """A program at (x, y) px, from its left upper corner."""
-
-    name: str
-    x: int
-    y: int
-    film: Path | None
-    outcome: str
-    kind: str  # best, ancestor (of the best), failed or other
-    parent: str | None
 
 
 def family_tree(run: Run) -> dict[str, Any] | None:
@@ -36,16 +21,25 @@ def family_tree(run: Run) -> dict[str, Any] | None:
     best = run.best.name if run.best else None
     line = run.ancestry(best)
     columns = {g: i for i, g in enumerate(sorted({c.generation for c in run.candidates.values()}))}
-    nodes, taken = {}, dict.fromkeys(columns.values(), 0)
+    nodes, taken = dict[str, dict[str, Any]](), dict.fromkeys(columns.values(), 0)
     for c in run.candidates.values():
-        column = columns[c.generation]
-        x, y = column * (WIDTH + ACROSS), HEAD + taken[column] * (HEIGHT + DOWN)
+        column, came = columns[c.generation], run.claims[c.name]
+        outcome = came.text() if came.n > 1 else summary(c.metrics)
+        kind = "best" if c.name == best else "ancestor" if c.name in line else "other"
+        nodes[c.name] = {
+            "name": c.name,
+            "x": column * (WIDTH + ACROSS),  # px, of its left upper corner
+            "y": HEAD + taken[column] * (HEIGHT + DOWN),
+            "film": c.film,
+            "outcome": f"failed: {c.reason}"[:200] if c.failed else outcome,
+            "kind": "failed" if c.failed else kind,
+            "parent": c.parent,
+        }
         taken[column] += 1
-        nodes[c.name] = Node(c.name, x, y, c.film, _outcome(run, c), _kind(c, best, line), c.parent)
     edges = [
-        {"path": _edge(nodes[n.parent], n), "chosen": n.name in line and n.parent in line}
+        {"path": _edge(nodes[n["parent"]], n), "chosen": n["name"] in line and n["parent"] in line}
         for n in nodes.values()
-        if n.parent in nodes
+        if n["parent"] in nodes
     ]
     width = len(columns) * (WIDTH + ACROSS) - ACROSS
     height = HEAD + max(taken.values()) * (HEIGHT + DOWN) - DOWN
@@ -60,21 +54,9 @@ def family_tree(run: Run) -> dict[str, Any] | None:
     }
 
 
-def _outcome(run: Run, c: Evaluation) -> str:
-    claim = run.claims[c.name]
-    came = claim.text() if claim.n > 1 else summary(c.metrics)
-    return f"failed: {c.reason}"[:200] if c.failed else came
-
-
-def _kind(c: Evaluation, best: str | None, line: list[str]) -> str:
-    if c.failed:
-        return "failed"
-    return "best" if c.name == best else "ancestor" if c.name in line else "other"
-
-
-def _edge(parent: Node, child: Node) -> str:
+def _edge(parent: Mapping[str, Any], child: Mapping[str, Any]) -> str:
     """Return the path of a curve from the right side of the parent to the left side of the child."""
-    x0, y0, x1, y1 = parent.x + WIDTH, parent.y + HEIGHT // 2, child.x, child.y + HEIGHT // 2
+    x0, y0, x1, y1 = parent["x"] + WIDTH, parent["y"] + HEIGHT // 2, child["x"], child["y"] + HEIGHT // 2
     if x1 < x0:  # both in one generation
         return f"M{x0} {y0}C{x0 + 40} {y0} {x0 + 40} {y1} {x0} {y1}"
     middle = (x0 + x1) // 2

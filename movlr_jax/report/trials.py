@@ -11,15 +11,19 @@ from movlr_jax._util import quantities
 from movlr_jax._util.intervals import mean_interval
 from movlr_jax.evolution.gates import fault
 from movlr_jax.evolution.journal import CONFIRM
-from movlr_jax.evolution.trials import HAND_WRITTEN
-from movlr_jax.records import Claim, Evaluation, Generation, Ranking, Trial
+from movlr_jax.evolution.trials import HAND_WRITTEN, claim_of
+from movlr_jax.records import Claim, Generation, Ranking, Trial
 from movlr_jax.report import text as report_text
-from movlr_jax.report.data import FIRST, Run, direction, key_metrics
+from movlr_jax.report.data import FIRST, Run, direction, key_metrics, ranking_rows
 
 _MOST_TRACKS = 2  # measures with a track of their own in the head
 _WIDTH = 4.5  # % of a track that a dot takes
 _EDGE = 3.0  # % of a track left free at both ends
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)  # between the marks of an axis
+# the axis where nothing is measured
+_ORDER = {
+    "metric": "", "label": "trials, in their order", "unit": "", "factor": 1.0, "low": 0.0, "hint": "", "marks": (),
+}  # fmt: skip
 _ENDED = 2  # of `gates.fault`: a fall, a dropped object, or a simulation that diverged
 
 Numbered = Mapping[int, Trial]
@@ -36,7 +40,7 @@ def head(run: Run) -> dict[str, Any] | None:
         ]
         return _strip(run, rows, measures) | {"fresh": True, "single": False}
     best = run.best.name if run.best else None
-    names: list[str] = [*([best] if best else []), *(name for name in _baselines(run) if name != best)]
+    names = [*([best] if best else []), FIRST, "initial", HAND_WRITTEN]
     tried = {name: dict(enumerate(run.searched(name))) for name in names}
     rows = [_row(run, name, _role(name, best, FIRST), trials) for name, trials in tried.items() if trials]
     if not rows:
@@ -47,28 +51,15 @@ def head(run: Run) -> dict[str, Any] | None:
 def hero(run: Run, films: Collection[Path]) -> list[dict[str, Any]]:
     """Return caption, outcome and film of what the page opens with: the best program, then the first one."""
     best, first = run.best, run.candidates.get(FIRST)
-    captions = {}
-    if best:
-        captions[best.name] = "Champion and first program" if best.name == FIRST else "Champion"
-    if first and first.name not in captions:
-        captions[FIRST] = "First program"
-    shown = [run.candidates[name] for name in captions]
-
-    def result(c: Evaluation) -> str:
-        n = run.claims[c.name].n
-        return f"one of {n} trials: {quantities.summary(c.metrics)}" if n > 1 else quantities.summary(c.metrics)
-
-    return [
-        {"name": c.name, "caption": captions[c.name], "result": result(c), "film": c.film}
-        for c in shown
-        if c.film and c.film in films
-    ]
-
-
-def _baselines(run: Run) -> list[str]:
-    """Return the first program and the hand-written one, where they have trials."""
-    looked = run.trials.get(0, {})
-    return [name for name in (FIRST, "initial", HAND_WRITTEN) if name in looked or name in run.candidates]
+    captioned = [(best, "Champion and first program" if best is first else "Champion")]
+    captioned += [(first, "First program")] if first is not best else []
+    shown = []
+    for c, caption in captioned:
+        if c and c.film and c.film in films:
+            n, result = run.claims[c.name].n, quantities.summary(c.metrics)
+            result = f"one of {n} trials: {result}" if n > 1 else result
+            shown.append({"name": c.name, "caption": caption, "result": result, "film": c.film})
+    return shown
 
 
 def _role(name: str, champion: str | None, first: str) -> str:
@@ -82,9 +73,8 @@ def contest(run: Run, g: Generation) -> dict[str, Any] | None:
     entered = run.trials.get(g.index)
     if not entered:
         return None
-    ranking = g.ranking or Ranking()
-    ranked = zip(ranking.names, ranking.strengths, strict=False)
-    strengths = {name: s for name, s in ranked if s is not None and math.isfinite(s)}
+    ranked = ranking_rows(g.ranking)
+    strengths = {name: strength for name, strength, *_ in ranked if strength is not None and math.isfinite(strength)}
     before = champion_before(run, g)
     rows = []
     for name in sorted(entered, key=lambda name: strengths.get(name, -math.inf), reverse=True):
@@ -111,10 +101,8 @@ def decided(run: Run, g: Generation) -> str:
     if best != before:
         return f"{best} is better than {before} with {chance} and replaces it."
     needed = (run.about.get("settings") or {}).get("certainty")
-    few = isinstance(needed, int | float) and p < needed
-    return f"{rival} is better than {best} with {chance}" + (
-        f"; {needed:g} is needed, so {best} stays." if few else f"; {best} stays."
-    )
+    few = f"{needed:g} is needed, so " if isinstance(needed, int | float) and p < needed else ""
+    return f"{rival} is better than {best} with {chance}; {few}{best} stays."
 
 
 def noise(run: Run, g: Generation) -> float | None:
@@ -125,7 +113,7 @@ def noise(run: Run, g: Generation) -> float | None:
 
 def _row(run: Run, name: str, role: str, trials: Numbered, claim: Claim | None = None) -> dict[str, Any]:
     """Return what a strip shows of a program; its claim is that of the trials unless one is recorded."""
-    claim = claim or run.claim(list(trials.values()))
+    claim = claim or claim_of(run.motion, list(trials.values()))
     low, high = claim.interval
     return {
         "name": name,
@@ -146,7 +134,10 @@ def _strip(
     scale_of: trials that the axes have room for; by default those of the rows.
     """
     own = [trial for row in rows for trial in row["trials"].values()]
-    columns = [_column(name, scale_of or own) for name in measures if _finite(own, name)] or [_in_order(rows)]
+    columns = [_column(name, scale_of or own) for name in measures if _finite(own, name)]
+    if not columns:
+        most = max((len(row["trials"]) for row in rows), default=1)
+        columns = [_ORDER | {"span": max(most - 1.0, 12.0)}]
     for row in rows:
         row["cells"] = [_cell(run, row, column) for column in columns]
     return {
@@ -187,15 +178,6 @@ def _step(span: float) -> float:
     """Return a round step that gives an axis four to eight marks or so."""
     size = 10.0 ** math.floor(math.log10(span / 4))
     return next((size * s for s in _STEPS if size * s >= span / 5), 10 * size)
-
-
-def _in_order(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the axis where nothing is measured: the trials in their order."""
-    most = max((len(row["trials"]) for row in rows), default=1)
-    return {
-        "metric": "", "label": "trials, in their order", "unit": "", "factor": 1.0, "low": 0.0,
-        "span": max(most - 1.0, 12.0), "hint": "", "marks": [],
-    }  # fmt: skip
 
 
 def _left(column: Mapping[str, Any], value: float) -> float:
@@ -245,7 +227,6 @@ def _kind(run: Run, trial: Trial) -> str:
 
 
 def _outcome(run: Run, trial: Trial) -> str:
-    """Return what a trial came to in a word or two."""
     if trial.failed:
         return f"failed: {trial.reason}"[:200]
     said = {True: "success", False: "no success", None: ""}[run.succeeded(trial)]
@@ -260,7 +241,6 @@ def _tip(run: Run, name: str, number: int, trial: Trial) -> str:
 
 
 def _told(run: Run, row: Mapping[str, Any], number: int, trial: Trial) -> dict[str, Any]:
-    """Return a trial as a row of the table."""
     return {
         "name": row["name"],
         "number": number + 1,

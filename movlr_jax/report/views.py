@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from movlr_jax._util import quantities
@@ -28,17 +29,16 @@ def used(run: Run) -> dict[str, Any]:
     about = run.about
     backends, settings = [], about.get("settings") or {}
     for role, text in (about.get("backends") or {}).items():
-        if role == "sandbox" and settings.get("sandbox") == "process" and not str(text).startswith("process"):
-            text = f"process: as the settings say; the record says {text}"
         name, _, why = str(text).partition(":")
         backends.append((role, name.strip(), why.strip()))
     timings = [(g.index, _timing(g)) for g in run.generations if g.timing]
     total = {stage: sum(timing[stage] for _, timing in timings) for stage in _STAGES}
     models = str(about.get("models_used") or "")
+    task = str(about.get("task") or run.root.resolve().parent.name).replace("_", " ")
     return {
         **{key: about.get(key) for key in _ABOUT},
-        "title": str(about.get("description") or "").strip() or _task_name(run),
-        "task": _task_name(run),
+        "title": str(about.get("description") or "").strip() or task,
+        "task": task,
         "model_notes": about.get("model_notes") or [],
         "versions": about.get("versions") or {},
         "settings": settings,
@@ -46,8 +46,8 @@ def used(run: Run) -> dict[str, Any]:
         "backends": backends,
         "models": models,
         "no_models": models.lower().startswith("no "),
-        "calls": run.calls,
-        "cost": _cost(run),
+        "calls": (calls := _calls(run)),
+        "cost": _cost(calls),
         "stages": _STAGES,
         "timings": timings,
         "total": total,
@@ -56,17 +56,38 @@ def used(run: Run) -> dict[str, Any]:
     }
 
 
-def _cost(run: Run) -> str:
+def _calls(run: Run) -> list[dict[str, Any]]:
+    """Return a row of the table of calls for each purpose and model; the cost is None if one is not known."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for call in run.calls:
+        groups.setdefault((str(call.get("purpose")), f"{call.get('provider')} {call.get('model')}"), []).append(call)
+    rows = []
+    for (purpose, model), made in groups.items():
+        states = Counter(call["state"] for call in made)
+        prices: list[Any] = [call.get("cost_usd") for call in made if call.get("sent")]
+        rows.append(
+            {
+                "purpose": purpose,
+                "model": model,
+                "versions": ", ".join(sorted({str(c["model_version"]) for c in made if c.get("model_version")})),
+                "sent": sum(bool(c.get("sent")) and not c.get("replayed") for c in made),
+                "failed": states["failed"],  # and repeated
+                "lost": states["lost"],  # in progress when the process died; counted with their maximum cost
+                "refused": states["refused"],  # without a valid answer after all attempts
+                "tokens_in": sum(c.get("tokens_in") or 0 for c in made),
+                "tokens_out": sum(c.get("tokens_out") or 0 for c in made),
+                "cost_usd": None if None in prices else sum(prices),
+            }
+        )
+    return rows
+
+
+def _cost(calls: Sequence[Mapping[str, Any]]) -> str:
     """Return the calls of models with their cost, "" if there were none."""
-    sent = sum(c.sent for c in run.calls)
-    prices = [c.cost_usd for c in run.calls if c.sent]
-    known = sum(p for p in prices if p is not None)
-    price = "at unknown cost" if None in prices else f"for {known:.2f} USD"
+    sent = sum(c["sent"] for c in calls)
+    prices = [c["cost_usd"] for c in calls if c["sent"]]
+    price = "at unknown cost" if None in prices else f"for {sum(prices):.2f} USD"
     return f"{quantities.counted(sent, 'model call')} {price}" if sent else ""
-
-
-def _task_name(run: Run) -> str:
-    return str(run.about.get("task") or run.root.resolve().parent.name).replace("_", " ")
 
 
 def program(run: Run) -> dict[str, Any] | None:
@@ -104,29 +125,56 @@ def charts(run: Run, metrics: Sequence[str]) -> dict[str, Any]:
     return {
         "measures": [_measure(run, name) for name in metrics],
         "failed": sum(c.failed for c in run.candidates.values()),
-        "heatmap": heatmap(run),
+        "heatmap": _heatmap(run),
         "curves": _curves(best) if best else None,
     }
 
 
-def heatmap(run: Run) -> dict[str, Any] | None:
+def _heatmap(run: Run) -> dict[str, Any] | None:
     """Return the terms, and the share of each in the best program after each generation (None if it has no such)."""
     final = {g.index for g in run.generations if g.final}
-    stages = [(g, c) for g, c in run.stages if c.weights]
-    terms = list(dict.fromkeys(term for _, c in stages for term in c.weights))
+    terms = list(dict.fromkeys(term for _, c in run.stages for term in c.weights))
     rows = []
-    for g, c in stages:
+    for g, c in run.stages:
         shares = weight_shares(c.weights)
         cells = [{"share": shares[t], "weight": c.weights[t]} if t in shares else None for t in terms]
         rows.append({"generation": "final" if g in final else g, "name": c.name, "cells": cells})
     return {"terms": terms, "rows": rows} if rows else None
 
 
-def _measure(run: Run, name: str) -> tuple[str, int, report_charts.Chart]:
-    unit, scale = report_text.scale(name)
-    dots = [_dot(run, c, name, scale) for c in run.candidates.values()]
-    best = [(g, _dot(run, c, name, scale)) for g, c in run.course.items()]
-    return name, direction(name), report_charts.measure_chart(quantities.human(name), unit, dots, best)
+def _measure(run: Run, metric: str) -> tuple[str, int, report_charts.Chart]:
+    """Return measure, direction and chart: programs as points, failed ones at the bottom, and the best as a line."""
+    unit, scale = report_text.scale(metric)
+    programs = run.candidates.values()
+    span = max((c.candidate for c in programs), default=0) or 1
+    place = {c.name: c.generation + 0.4 * (c.candidate / span - 0.5) for c in programs}
+    value = {name: scale * claim.metrics.get(metric, math.nan) for name, claim in run.claims.items()}
+    best = {place[c.name] if c.generation == g else float(g): value[c.name] for g, c in run.course.items()}
+    at = {place[c.name]: c for c in programs}
+    x = sorted({*at, *best})
+    shown = [at.get(v) for v in x]
+    ran = [math.nan if c is None or c.failed else value[c.name] for c in shown]
+    failed = [0.0 if c and not math.isfinite(v) else math.nan for c, v in zip(shown, ran, strict=True)]
+    lines = [
+        report_charts.Line("best so far", [best.get(v, math.nan) for v in x], "ink"),
+        report_charts.Line("a program", ran, "accent", points=True),
+    ]
+    if 0.0 in failed:
+        lines.append(report_charts.Line("failed", failed, "bad", points=True))
+    label = f"{quantities.human(metric)} of every program over generations"
+    made = report_charts.chart(label, x, lines, unit=unit, x_label="generation", height=250)
+    made["names"] = [c.name if c else "" for c in shown]  # a click leads to the row of the program
+    made["tips"] = [_tip(run, c, metric) if c else "" for c in shown]
+    made["range"] = [-0.4, max((c.generation for c in programs), default=0) + 0.4]
+    return metric, direction(metric), made
+
+
+def _tip(run: Run, c: Evaluation, metric: str) -> str:
+    if c.failed:
+        return f"{c.name} " + f"failed: {c.reason}"[:200]
+    claim = run.claims[c.name]
+    several = f"mean of {claim.n} trials " if claim.n > 1 else ""
+    return f"{c.name}: {several}{quantities.quantity(claim.metrics.get(metric, math.nan), metric)}"
 
 
 def _curves(best: Evaluation) -> report_charts.Chart | None:
@@ -165,13 +213,35 @@ def messages(run: Run) -> list[dict[str, Any]]:
     """Return all calls of models; a long message that an earlier call had is named by the number of that call."""
     seen: dict[str, int] = {}
     shown = []
-    for e in run.exchanges:
+    for number, call in enumerate(run.calls, 1):
         parts = []
-        for role, text in e.parts:
-            known = seen.setdefault(text, e.number) if len(text) > _SHORT else e.number
-            parts.append((role, text, known if known != e.number else None))
-        shown.append({**vars(e), "parts": parts})
+        for role, text in _parts(call):
+            known = seen.setdefault(text, number) if len(text) > _SHORT else number
+            parts.append((role, text, known if known != number else None))
+        shown.append(
+            {
+                "number": number,
+                "purpose": str(call.get("purpose") or ""),
+                "about": str(call.get("about") or ""),
+                "model": " ".join(str(call.get(key) or "") for key in ("provider", "model")).strip(),
+                "state": "replayed" if call.get("replayed") else call["state"],
+                "parts": parts,
+                "answer": str(call.get("answer") or call.get("error") or ""),
+                "seconds": _number(call.get("seconds")),
+            }
+        )
     return shown
+
+
+def _parts(call: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the role and the text of each part of a message; films and pictures by their kind and size."""
+    messages = call.get("messages")
+    for message in messages if isinstance(messages, list) else ():
+        parts = message.get("parts") if isinstance(message, dict) else None
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict):
+                part = f"[{part.get('media')}, {(_number(part.get('bytes')) or 0.0) / 1000:,.0f} kB]"
+            yield str(message.get("role") or ""), str(part)
 
 
 def gait(run: Run) -> dict[str, Any] | None:
@@ -180,13 +250,16 @@ def gait(run: Run) -> dict[str, Any] | None:
     if best is None or not (best.gait or best.faults):
         return None
     parts = {"charts": report_gait.charts, "phases": report_gait.phases, "table": report_gait.table}
-    drawn = report_gait.readable(best.gait)
+    try:
+        drawn = {name: part(best.gait) for name, part in parts.items()}
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # a record may hold anything
+        drawn = dict.fromkeys(parts, ())
     return {
         "name": best.name,
         "faults": list(best.faults.values()),
         "speed": best.gait.get("speed_m_s"),
         "speed_class": str(best.gait.get("speed_class", "")).replace("_", " "),
-        **{name: part(best.gait) if drawn else [] for name, part in parts.items()},
+        **drawn,
     }
 
 
@@ -214,39 +287,21 @@ def _sparklines(c: Evaluation | None) -> list[dict[str, Any]]:
     return shown
 
 
-def _dot(run: Run, c: Evaluation, metric: str, scale: float = 1.0) -> report_charts.Dot:
-    claim = run.claims[c.name]
-    value = claim.metrics.get(metric, math.nan)
-    several = f"mean of {claim.n} trials " if claim.n > 1 else ""
-    shown = f"failed: {c.reason}"[:200] if c.failed else f"{several}{quantities.quantity(value, metric)}"
-    tip = f"{c.name} {shown}" if c.failed else f"{c.name}: {shown}"
-    return report_charts.Dot(c.name, c.generation, c.candidate, tip, c.failed, scale * value)
-
-
 def latest(generations: Sequence[Generation], most: int = 1000) -> list[Generation]:
-    """Return the generations whose details are shown: the latest, with at most so many programs and generations."""
-    shown: list[Generation] = []
-    for g in reversed(generations):
-        if most <= 0:
-            break
-        shown.insert(0, replace(g, candidates=g.candidates[:most]))
-        most -= 1 + len(g.candidates)
-    return shown
+    """Return the generations whose details are shown: the latest, with about `most` programs."""
+    sizes = itertools.accumulate(1 + len(g.candidates) for g in reversed(generations))
+    return list(generations[-max(1, sum(size <= most for size in sizes)) :])
 
 
 def generation(run: Run, g: Generation) -> dict[str, Any]:
     """Return the table rows of a generation, the strongest first, with comparisons and critique."""
     ranking, proposal = g.ranking or Ranking(), g.proposal or Proposal()
     new = {c.name: c for c in g.candidates}
-    notes = dict(enumerate(proposal.notes))
     compared = {name for c in ranking.comparisons for name in (c.first, c.second)}
-    entered = run.trials.get(g.index, {})
-    shown = {*new, *compared, *entered, g.best}  # a ranking contains all programs of the run
-    rows = [_row(run, g, notes, *entry) for entry in ranking_rows(ranking) if entry[0] in shown]
-    ranked_names = {row["name"] for row in rows}
-    rows += [_row(run, g, notes, name) for name in new if name not in ranked_names]
-    rows.sort(key=lambda row: (row["strength"] is None, -(row["strength"] or 0.0), row["name"]))
-    _place_bars([row for row in rows if row["strength"] is not None])
+    shown = {*new, *compared, *run.trials.get(g.index, {}), g.best}  # a ranking contains all programs of the run
+    ranked = [entry for entry in ranking_rows(ranking) if entry[0] in shown]
+    unranked = [(name,) for name in new if name not in {entry[0] for entry in ranked}]
+    rows = _rows(run, g, [*ranked, *unranked], dict(enumerate(proposal.notes)))
     failed = {name for name, c in new.items() if c.failed}
     return {
         "index": g.index,
@@ -271,11 +326,21 @@ def generation(run: Run, g: Generation) -> dict[str, Any]:
 def last_ranking(run: Run) -> list[dict[str, Any]]:
     """Return all programs of the last ranking, which uses all comparisons of the run; the strongest first."""
     last = next((g for g in reversed(run.generations) if g.ranking), None)
-    if last is None:
-        return []
-    rows = [_row(run, last, {}, *entry) for entry in ranking_rows(last.ranking)]
-    rows = sorted((r for r in rows if r["strength"] is not None), key=lambda r: (-r["strength"], r["name"]))
-    _place_bars(rows)
+    return [r for r in _rows(run, last, ranking_rows(last.ranking)) if r["strength"] is not None] if last else []
+
+
+def _rows(
+    run: Run, g: Generation, ranked: Sequence[tuple], notes: Mapping[int, str | None] | None = None
+) -> list[dict[str, Any]]:
+    """Return the rows of a table of programs (name, strength, deviation, probability of being the best)."""
+    rows = [_row(run, g, notes or {}, *entry) for entry in ranked]
+    rows.sort(key=lambda row: (row["strength"] is None, -(row["strength"] or 0.0), row["name"]))
+    with_bar = [row for row in rows if row["strength"] is not None]
+    ends = [row["strength"] + sign * row["deviation"] for row in with_bar for sign in (-1, 1)]
+    low, span = min(ends, default=0.0), (max(ends, default=0.0) - min(ends, default=0.0)) or 1.0
+    for row in with_bar:
+        left, middle, right = (row["strength"] + sign * row["deviation"] for sign in (-1, 0, 1))
+        row["bar"] = [round(100 * x / span, 1) for x in (left - low, middle - low, right - left)]  # % of all bars
     return rows
 
 
@@ -306,26 +371,10 @@ def _row(
     }
 
 
-def _place_bars(rows: Sequence[dict[str, Any]]) -> None:
-    """Add to each row the position of strength ± deviation, in % of the range over all rows."""
-    ends = [row["strength"] + sign * row["deviation"] for row in rows for sign in (-1, 1)]
-    low, span = min(ends, default=0.0), (max(ends, default=0.0) - min(ends, default=0.0)) or 1.0
-    for row in rows:
-        left, middle, right = (row["strength"] + sign * row["deviation"] for sign in (-1, 0, 1))
-        row["bar"] = [round(100 * x / span, 1) for x in (left - low, middle - low, right - left)]
-
-
 def _comparisons(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
     """Return the answers of the judge. `flipped` marks those whose winner depends on the order."""
     answers = [
-        {
-            "first": c.first,
-            "second": c.second,
-            "winner": (c.preferred or "tie") if c.decided else "not answered",
-            "reason": c.reason,
-            "overruled": c.overruled,
-            "flipped": False,
-        }
+        vars(c) | {"winner": (c.preferred or "tie") if c.decided else "not answered", "flipped": False}
         for c in comparisons
     ]
     given = [a for a in answers if a["winner"] != "not answered"]

@@ -75,10 +75,7 @@ class Tracker(Protocol):
 
 @contextlib.contextmanager
 def reached(name: str, where: object, fix: str, *failures: type[Exception]) -> Iterator[None]:
-    """Turn errors of files and networks, and `failures` of a tracker's package, into a sentence with a `fix`.
-
-    So is a package that is missing, as the driver of a database.
-    """
+    """Turn a missing package, errors of files and networks, and `failures` into a sentence with a `fix`."""
     try:
         yield
     except ImportError as error:

@@ -50,7 +50,7 @@ class MlflowTracker:
             if run:
                 self._client.update_run(run, "RUNNING")
             else:
-                self._settings(about)
+                self._log(params=[self._param(name, str(value)[:_LONGEST]) for name, value in about.items()])
         # an address may hold a password
         return {"key": self._run, "store": store if store.startswith(_SQLITE) else None}
 
@@ -59,7 +59,9 @@ class MlflowTracker:
         uri, store = self._config.uri, begun.get("store")
         folder = _folder(uri)
         if not store or begun.get("uri", uri) != uri:
-            store = _absolute(f"{_SQLITE}{folder / DATABASE}" if folder else uri or self._default())
+            store = f"{_SQLITE}{folder / DATABASE}" if folder else uri or self._default()
+            if store.startswith(_SQLITE):  # it may be relative to the current folder
+                store = f"{_SQLITE}{Path(store.removeprefix(_SQLITE)).absolute()}"
         if folder:
             self._folder = Path(store.removeprefix(_SQLITE)).parent
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -67,15 +69,13 @@ class MlflowTracker:
 
     def _still_there(self, key: str | None) -> str | None:
         """Return the key of a run that the store has, None if it has been deleted."""
-        if not key:
-            return None
         try:
-            info = self._client.get_run(key).info
+            info = self._client.get_run(key).info if key else None
         except self._failed as error:
             if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
                 return None
             raise
-        return None if info.lifecycle_stage == "deleted" else info.run_id
+        return info.run_id if info and info.lifecycle_stage != "deleted" else None
 
     def _new_run(self) -> str:
         project = self._config.project
@@ -83,9 +83,6 @@ class MlflowTracker:
         files = (self._folder / ARTIFACTS / project).as_uri() if self._folder else None
         experiment = known.experiment_id if known else self._client.create_experiment(project, files)
         return self._client.create_run(experiment, run_name=self._root.name).info.run_id
-
-    def _settings(self, about: Mapping[str, Any]) -> None:
-        self._log(params=[self._param(name, str(value)[:_LONGEST]) for name, value in about.items()])
 
     def _log(self, **entries: list[Any]) -> None:
         for kind, values in entries.items():
@@ -111,8 +108,12 @@ class MlflowTracker:
                 self._client.set_terminated(self._run, _STATUS[ended])
 
     def _reached(self) -> AbstractContextManager[None]:
-        where = self._config.uri or "the default of MLflow"
-        return reached("mlflow", where, "check tracker.uri, and resume", self._failed, *_of_databases())
+        where, errors = self._config.uri or "the default of MLflow", [self._failed]
+        with contextlib.suppress(ImportError):  # only servers can be used then
+            from sqlalchemy.exc import SQLAlchemyError
+
+            errors.append(SQLAlchemyError)
+        return reached("mlflow", where, "check tracker.uri, and resume", *errors)
 
 
 def _folder(uri: str | None) -> Path | None:
@@ -120,15 +121,6 @@ def _folder(uri: str | None) -> Path | None:
     if uri is None or ":" in uri or uri.startswith("databricks"):
         return None
     return Path(uri).expanduser().absolute()
-
-
-def _of_databases() -> tuple[type[Exception], ...]:
-    """Return the errors of databases that MLflow lets through; none if only servers can be used here."""
-    try:
-        from sqlalchemy.exc import SQLAlchemyError
-    except ImportError:
-        return ()
-    return (SQLAlchemyError,)
 
 
 @contextlib.contextmanager
@@ -147,11 +139,4 @@ def _alone(store: str) -> Iterator[None]:
         os.close(folder)
 
 
-def _absolute(store: str) -> str:
-    """Return the address of a store; a database of SQLite may be relative to the current folder."""
-    path = store.removeprefix(_SQLITE)
-    return store if path == store else f"{_SQLITE}{Path(path).absolute()}"
-
-
-def open_tracker(config: TrackerConfig, root: Path) -> MlflowTracker:
-    return MlflowTracker(config, root)
+open_tracker = MlflowTracker

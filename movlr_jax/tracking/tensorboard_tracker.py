@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 import time
@@ -25,17 +24,16 @@ class TensorBoardTracker:
     then waits for ever.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, config: TrackerConfig, root: Path):
         from tensorboardX import summary
         from tensorboardX.proto.event_pb2 import Event
         from tensorboardX.record_writer import RecordWriter
 
-        self._folder, self._summary, self._event = folder, summary, Event
+        self._folder, self._summary, self._event = root / FOLDER, summary, Event
         with self._reached():
-            with contextlib.suppress(FileExistsError):
-                folder.mkdir(parents=True)
+            self._folder.mkdir(parents=True, exist_ok=True)
             name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
-            self._writer = RecordWriter(str(folder / name))
+            self._writer = RecordWriter(str(self._folder / name))
             self._write(file_version="brain.Event:2")
 
     def begin(self, about: Mapping[str, Any], begun: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,5 +82,4 @@ def _gif(path: Path) -> bytes:
     return as_file(first, "GIF", save_all=True, append_images=rest, duration=_MS, loop=0)
 
 
-def open_tracker(config: TrackerConfig, root: Path) -> TensorBoardTracker:
-    return TensorBoardTracker(root / FOLDER)
+open_tracker = TensorBoardTracker

@@ -65,5 +65,4 @@ class WandbTracker:
         return reached("wandb", f"the project {self._config.project}", fix, self._wandb.errors.Error)
 
 
-def open_tracker(config: TrackerConfig, root: Path) -> WandbTracker:
-    return WandbTracker(config, root)
+open_tracker = WandbTracker

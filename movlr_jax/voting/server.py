@@ -11,7 +11,6 @@ import secrets
 import socket
 import threading
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,24 +19,18 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError
-from movlr_jax.voting.connections import BACKLOG, Connection
 from movlr_jax.voting.questions import Questions
 from movlr_jax.voting.votes import chosen, critique_form, rater_name, sentence
 
 LOCAL = ("127.0.0.1", "localhost")
-_FILES = {
-    "index.html": "text/html",
-    "vote.css": "text/css",
-    "films.js": "text/javascript",
-    "critique.js": "text/javascript",
-    "vote.js": "text/javascript",
-}
 _MOST_BYTES = 128 * 1024  # of a post
+_CONNECTIONS, _IDLE_S = 64, 10  # further ones are refused; an idle one is closed after so many seconds
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; media-src blob:; "
@@ -63,10 +56,12 @@ class Server:
         config = uvicorn.Config(
             application(questions, token, port),
             loop="asyncio",
-            http=Connection,
+            http="h11",
             ws="none",
-            backlog=BACKLOG,
+            limit_concurrency=_CONNECTIONS,
+            timeout_keep_alive=_IDLE_S,
             log_config=None,  # the logging of the program stays as it is
+            log_level="error",  # malformed requests are not worth a warning
             access_log=False,
             lifespan="off",
             server_header=False,
@@ -107,12 +102,6 @@ def _listen(host: str, port: int) -> socket.socket:
 def application(questions: Questions, token: str | None, port: int) -> ASGIApp:
     """Return the web application. token: what every request must know; None: only requests to this machine."""
 
-    async def file(request: Request) -> Response:
-        name = request.path_params.get("name", "index.html")
-        if name not in _FILES:
-            return PlainTextResponse("there is no such page", 404)
-        return Response(page_file(name).read_bytes(), media_type=_FILES[name])
-
     async def state(request: Request) -> Response:
         rater = rater_name(request.query_params.get("rater"))
         return JSONResponse(questions.state(rater, request.query_params.get("further") == "1"))
@@ -149,13 +138,12 @@ def application(questions: Questions, token: str | None, port: int) -> ASGIApp:
 
     app = Starlette(
         routes=[
-            Route("/", file),
-            Route("/{name}", file),
             Route("/api/state", state),
             Route("/film/{name}", film),
             Route("/api/vote", post(vote), methods=["POST"]),
             Route("/api/critique", post(criticise), methods=["POST"]),
             Route("/api/undo", post(lambda rater, values: questions.undo(rater)), methods=["POST"]),
+            Mount("/", StaticFiles(directory=resource_dir("assets") / "vote", html=True)),
         ],
         exception_handlers={
             UserError: refused,
@@ -163,10 +151,6 @@ def application(questions: Questions, token: str | None, port: int) -> ASGIApp:
         },
     )
     return Guard(app, token, port)
-
-
-def page_file(name: str) -> Path:
-    return resource_dir("assets") / "vote" / name
 
 
 class Guard:
@@ -185,23 +169,22 @@ class Guard:
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        answer = self._refusal(scope) or self._entrance(scope)
+        answer = self._entrance(scope)
         if answer is None and scope["path"].startswith("/api/"):
             answer = _not_from_the_page(scope)
         await (answer or self._app)(scope, receive, guarded)
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        """Return the answer to a request that names another host. A token makes the name irrelevant."""
-        host, _, port = Headers(scope=scope).get("host", "").partition(":")
-        if self._token is None and (host not in LOCAL or not port.isdecimal()):
-            return PlainTextResponse("this page is only served as http://127.0.0.1 or http://localhost", 421)
-        return None
-
     def _entrance(self, scope: Scope) -> Response | None:
-        """Return the answer to a request without the token; the address with it sets a cookie."""
-        if self._token is None:
-            return None
+        """Return the answer to a request that does not know the token; the address with it sets a cookie.
+
+        Without a token, it is the answer to a request that names another host.
+        """
         request = Request(scope)
+        if self._token is None:
+            host, _, port = request.headers.get("host", "").partition(":")
+            if host in LOCAL and port.isdecimal():
+                return None
+            return PlainTextResponse("this page is only served as http://127.0.0.1 or http://localhost", 421)
         if self._same(request.cookies.get(self._cookie)):
             return None
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]

@@ -13,7 +13,9 @@ from movlr_jax.errors import UserError, printable
 Winner = Literal["first", "second", "tie"]
 WINNERS: tuple[Winner, ...] = ("first", "second", "tie")
 PROVIDER, MODEL = "person", "person"  # of the recorded calls
+ACTIONS = ("add", "strengthen", "weaken", "reshape", "remove")
 _MOST_NAME, _MOST_REASON = 40, 2000  # characters
+_MOST_ITEMS = 50
 
 
 @dataclass(frozen=True)
@@ -97,35 +99,21 @@ def chosen(text: Any) -> Winner:
     raise UserError(f"winner={text!r:.40}: expected first, second or tie")
 
 
-def critique_form(values: Any) -> dict[str, Any]:
+def critique_form(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a critique from the page in the form of every critic's. Raises UserError."""
-    if not isinstance(values, Mapping):
-        raise UserError("a critique is a mapping with observation, success, problems and advice")
     advice = []
     for item in _listed(values.get("advice")):
-        if not isinstance(item, Mapping) or item.get("action") not in ACTIONS:
-            raise UserError(f"an action is one of {', '.join(ACTIONS)}")
-        term = sentence(item.get("term"))
-        if not term:
-            raise UserError("advice names a term")
-        advice.append(
-            {
-                "action": item["action"],
-                "term": term,
-                "reason": sentence(item.get("reason", "")) or "a person asked for it after watching the film",
-                "weight": None,
-            }
-        )
+        term = sentence(item.get("term")) if isinstance(item, Mapping) else ""
+        if not term or item.get("action") not in ACTIONS:
+            raise UserError(f"advice has a term, and as its action one of {', '.join(ACTIONS)}")
+        reason = sentence(item.get("reason", "")) or "a person asked for it after watching the film"
+        advice.append({"action": item["action"], "term": term, "reason": reason, "weight": None})
     return {
         "observation": sentence(values.get("observation", "")),
         "success": values.get("success") is True,
         "problems": [text for problem in _listed(values.get("problems")) if (text := sentence(problem))],
         "advice": advice,
     }
-
-
-ACTIONS = ("add", "strengthen", "weaken", "reshape", "remove")
-_MOST_ITEMS = 50
 
 
 def _listed(value: Any) -> Sequence[Any]:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import io
-import json
-import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import mujoco
 import numpy as np
@@ -18,7 +13,6 @@ from PIL import Image
 from voted_run import moving_bar
 
 import movlr_jax as mj
-from movlr_jax._util.resources import resource_text
 from movlr_jax.report import page as report
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.layout import candidate_path
@@ -26,7 +20,6 @@ from movlr_jax.tasks import Task
 from movlr_jax.tasks.simple import simple_task
 
 pytestmark = pytest.mark.slow
-SHOTS = os.environ.get("REPORT_SCREENSHOTS")  # a folder to keep pictures of the page in
 BY_BROWSER = ("GPU stall due to ReadPixels",)  # Chromium on how it brings WebGL to the screen without a GPU
 HOSTILE = "<img src=x onerror=alert(1)> <b>bold</b> </script>"
 SECONDS = 2.0
@@ -84,6 +77,15 @@ def make_report(root: Path, task: Task) -> Path:
             archive.record("ranked", ranked | {"flip_rate": 0.0, "best": names[1], "comparisons": pairs}, g)
         message = {"purpose": "judge", "provider": "x", "model": "y", "answer": HOSTILE}
         archive.log_call("a", "answered", message | {"messages": [{"role": "user", "parts": [HOSTILE]}]})
+        tried = {}
+        for n, distance in enumerate([0.5, 2.5, 2.5, 0.1]):
+            stem = f"confirmation/g01k01_{n:02d}"
+            archive.put(f"{stem}.mp4", moving_bar(n, views=1, seconds=1.0))
+            metrics = {"distance_m": distance, "success": float(distance > 2), "fell": float(n == 3)}
+            tried[str(n)] = {"seed": 100 + n, "stem": stem, "reason": None, "metrics": metrics}
+        archive.record("trials", {"programs": {"g01k01": tried}}, -1)
+        claims = {"g01k01": {"n": 4, "successes": 2, "failed": 0, "metrics": {"distance_m": 1.4}}}
+        archive.record("confirmed", {"champion": "g01k01", "first": "g00k00", "claims": claims, "verdict": HOSTILE})
         archive.record("finished", {"best": "g01k01", "generations": 2, "interrupted": False})
         return report.write_report(archive, task)
 
@@ -106,9 +108,7 @@ class Shown:
         self.page.on("console", self.hear)
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}"))
-        began = time.monotonic()
         self.page.goto(path.as_uri())
-        self.load_s = time.monotonic() - began
 
     def hear(self, message) -> None:
         if message.type in ("error", "warning") and not any(text in message.text for text in BY_BROWSER):
@@ -126,11 +126,6 @@ class Shown:
 
     def at(self, section: str) -> None:
         self.page.evaluate(f"document.querySelector('#{section}').scrollIntoView({{behavior: 'instant'}})")
-
-    def shot(self, name: str) -> None:
-        if SHOTS:
-            self.page.evaluate("scrollTo({top: 0, behavior: 'instant'})")
-            self.page.screenshot(path=Path(SHOTS) / f"{name}.png", full_page=True)
 
 
 @pytest.fixture
@@ -154,8 +149,22 @@ def test_the_page_fits_and_is_accessible(show, findings, width: int, scheme: str
     shown.look_around()
     assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
     assert findings(shown.page) == []
-    shown.shot(f"report_{width}_{scheme}")
-    print(f"\nloaded in {shown.load_s:.2f} s at {width} px, {scheme}")
+    box = shown.page.locator("#trials").bounding_box()
+    dots = [dot.bounding_box() for dot in shown.page.locator("#trials .track .dot").all()]
+    assert len(dots) == 4 * shown.page.locator("#trials th.axis").count()
+    for i, a in enumerate(dots):
+        assert box["x"] <= a["x"] <= a["x"] + a["width"] <= box["x"] + box["width"]
+        for b in dots[:i]:
+            apart = abs(a["x"] - b["x"]) >= a["width"] - 1 or abs(a["y"] - b["y"]) >= a["height"] - 1
+            assert apart, "a dot hides another"
+
+
+def test_a_dot_opens_the_film_of_its_trial(show):
+    page = show().page
+    page.locator('#trials a.dot[title*="seed 102"]').first.click()
+    assert page.locator("dialog video").count() == 1
+    assert "trial 3, seed 102: success" in page.locator("dialog figcaption").inner_text()
+    page.wait_for_function("document.querySelector('dialog video').readyState >= 1")
 
 
 def test_every_section_is_reached_and_hostile_text_stays_text(show):
@@ -200,17 +209,6 @@ def test_charts_and_films_follow_one_clock(show):
     page.evaluate("report.pause()")
     page.evaluate("scrollTo({top: 0, behavior: 'instant'})")
     page.wait_for_function("() => Math.abs(document.querySelector('#films video').currentTime - report.time) < 0.05")
-
-
-def drawn(chromium, folder: Path, spec: dict) -> Any:
-    """Return a page with one chart."""
-    scripts = "".join(f"<script>{resource_text('assets', 'report', n)}</script>" for n in report._LIBRARIES)
-    box = f"<div style='width:700px' data-chart='{html.escape(json.dumps(spec))}'></div>"
-    (folder / "chart.html").write_text(f"<!doctype html><meta charset=utf-8><body>{box}{scripts}")
-    page = chromium.new_page()
-    page.goto((folder / "chart.html").as_uri())
-    page.wait_for_function("() => report.plots[0].plot")
-    return page
 
 
 @pytest.mark.parametrize("browser", ["chromium"], indirect=True)  # what writes a PDF

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -40,8 +38,6 @@ def test_a_motion_is_shown_and_plays(browser):
         page.click("text=pause")
         page.wait_for_timeout(1500)
         assert replay.playing
-        if folder := os.environ.get("VIEW_SCREENSHOTS"):
-            page.screenshot(path=Path(folder) / "view.png")
         assert problems == []
         assert outside == []
     finally:

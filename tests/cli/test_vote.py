@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from voted_run import JUDGE, SOURCE, make_run
 
+from movlr_jax._util.resources import resource_text
 from movlr_jax.cli.vote_questions import RunQuestions
 from movlr_jax.report.data import read_run
 from movlr_jax.storage.archive import Archive
-from movlr_jax.voting.server import application, page_file
+from movlr_jax.voting.server import application
 
 HERE = "http://127.0.0.1:8765"
 
@@ -198,7 +199,7 @@ def test_hostile_text_stays_text(tmp_path: Path):
         policy = page.client.get("/").headers["content-security-policy"]
     assert "script-src 'self'" in policy
     assert "unsafe" not in policy
-    scripts = [page_file(name).read_text() for name in ("vote.js", "films.js", "critique.js")]
+    scripts = [resource_text("assets", "vote", name) for name in ("vote.js", "films.js", "critique.js")]
     assert not [
         s for s in scripts for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write") if word in s
     ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
 from typing import Any
 
+import imageio_ffmpeg
 import mujoco
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from movlr_jax.film import captions, meshes, muscles, views
 from movlr_jax.film import clips as films
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Clip, Style, film, frames, side_by_side
+from movlr_jax.film.encoding import read_frames
 from movlr_jax.film.renderer import place, renderer
 from movlr_jax.tasks import build_task, simple_task
 from movlr_jax.tasks.base import Camera, Course, View
@@ -45,6 +48,7 @@ SCENE = """
 </mujoco>
 """
 FRONT = Camera((0.0, 0.0, 0.6), 2.0, 90.0, -10.0)
+FOLLOWS = (Camera((0.0, 0.0, 0.6), 2.0, 90.0, -10.0, track="ball"),)
 SMALL = (160, 120)  # px
 
 needs_gl = pytest.mark.skipif(renderer().name is None, reason=f"nothing draws here: {renderer().reason}")
@@ -68,13 +72,9 @@ def clip_of(model: mujoco.MjModel, seconds: float = 0.5, cameras: Any = (FRONT,)
 
 def read(data: bytes, folder: Any) -> np.ndarray:
     """The pictures of an mp4, [frames, height, width, 3] uint8."""
-    import imageio_ffmpeg
-    import mediapy
-
-    mediapy.set_ffmpeg(imageio_ffmpeg.get_ffmpeg_exe())
     path = folder / "film.mp4"
     path.write_bytes(data)
-    return np.asarray(mediapy.read_video(path))
+    return np.array(read_frames(path, 1000))
 
 
 @needs_gl
@@ -86,12 +86,9 @@ def test_film_has_the_size_length_and_codec_that_were_asked_for(model, tmp_path)
     assert pictures.shape == (11, 120, 320, 3)  # 0.5 s at 20 frames/s with both ends, two cameras
     assert told == [(i, 11) for i in range(1, 12)]
 
-    import imageio_ffmpeg
-
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-i", str(tmp_path / "film.mp4")]
     said = subprocess.run(command, capture_output=True, text=True).stderr
-    assert "h264" in said
-    assert "yuv420p" in said
+    assert {"h264", "yuv420p"} <= {*re.findall(r"\w+", said)}
     assert "20 fps" in said
 
 
@@ -158,8 +155,7 @@ def test_the_verdict_is_first_and_each_value_is_shown(monkeypatch, height, width
 
 
 def test_speed_and_distance_of_a_travelling_body_are_read_from_its_path(model):
-    follows = (Camera((0.0, 0.0, 0.6), 2.0, 90.0, -10.0, track="ball"),)
-    clip = clip_of(model, 3.0, cameras=follows)
+    clip = clip_of(model, 3.0, cameras=FOLLOWS)
     times = np.array([0.1, 1.6, 3.1])
     found = films._readings(model, mujoco.MjData(model), clip, None, times)
     assert [r.speed for r in found] == pytest.approx([0.5] * 3)
@@ -172,11 +168,10 @@ def test_speed_and_distance_of_a_travelling_body_are_read_from_its_path(model):
 
 def test_the_speed_of_a_body_that_starts_at_rest_is_zero_in_the_first_picture(model):
     """By hand: with 2 m/s^2 it has 2 m/s after 1 s, which is the mean speed of the second around that."""
-    follows = (Camera((0.0, 0.0, 0.6), 2.0, 90.0, -10.0, track="ball"),)
     times = 0.01 + np.arange(201) * 0.01
     qpos = np.repeat(model.qpos0[None], len(times), axis=0)
     qpos[:, 0] = (times - times[0]) ** 2
-    clip = clip_of(model, qpos=qpos, times=times, cameras=follows)
+    clip = clip_of(model, qpos=qpos, times=times, cameras=FOLLOWS)
     first, quarter, middle = films._readings(model, mujoco.MjData(model), clip, None, np.array([0.01, 0.26, 1.01]))
     assert (first.speed, quarter.speed, middle.speed) == pytest.approx((0.01, 0.5, 2.0))
 
@@ -187,15 +182,13 @@ PLANE = '<geom type="plane" size="2 2 .1" {}/>'
 @pytest.mark.parametrize(
     ("planes", "height"),
     [
-        (f'<body pos="0 0 -.8">{PLANE.format("")}</body>', -0.8),
         (f'<body euler="20 0 0">{PLANE.format("")}</body>', None),
         (f'<body euler="20 0 0"><body euler="-20 0 0">{PLANE.format("")}</body></body>', 0.0),
         (PLANE.format('pos="0 0 .1" euler="0 0 90"') + PLANE.format('pos="0 0 -.1"'), 0.1),
-        (PLANE.format("") + PLANE.format('pos="0 0 3" euler="180 0 0"'), 0.0),
-        (PLANE.format("") + PLANE.format('pos="0 0 1" group="3"'), 0.0),
+        (PLANE.format("") + PLANE.format('pos="0 0 3" euler="180 0 0"') + PLANE.format('pos="0 0 1" group="3"'), 0.0),
         (PLANE.format("") + f'<body mocap="true" pos="0 0 1">{PLANE.format("")}</body>', 0.0),
     ],
-    ids=["lowered", "tilted", "tilted back", "turned and higher", "ceiling", "not shown", "moved by hand"],
+    ids=["tilted", "tilted back", "turned and higher", "ceiling or not shown", "moved by hand"],
 )
 def test_the_ground_is_the_highest_level_plane_that_is_shown_and_stands_still(planes, height):
     still = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{planes}</worldbody></mujoco>")
@@ -209,11 +202,8 @@ def test_a_contact_sheet_shows_the_start_the_end_and_what_is_between(model):
     made = film(clip_of(model, 2.0), Style(SMALL, 10))
     page = np.asarray(Image.open(io.BytesIO(made.sheet)).convert("RGB")).astype(int)
     assert page.shape == (2 * 120 + 4, 4 * 160 + 3 * 4, 3)
-    ball = [
-        ((cell[..., 2] - cell[..., 0]) > 40).nonzero()[1].mean()
-        for row in (page[:120], page[124:])
-        for cell in np.split(np.delete(row, [160, 161, 162, 163, 324, 325, 326, 327, 488, 489, 490, 491], 1), 4, 1)
-    ]
+    cells = [page[y : y + 120, x : x + 160] for y in (0, 124) for x in range(0, 4 * 164, 164)]
+    ball = [((cell[..., 2] - cell[..., 0]) > 40).nonzero()[1].mean() for cell in cells]
     assert (np.diff(ball) > 0).all()
     short = film(clip_of(model, 0.1), Style(SMALL, 10)).sheet
     assert Image.open(io.BytesIO(short)).size == (2 * 160 + 4, 120)
@@ -286,12 +276,8 @@ def test_a_diverged_simulation_holds_its_last_good_state_and_says_so(model):
     assert (pictures[2][40:] == pictures[5][40:]).all()
     assert (pictures[1][40:] != pictures[2][40:]).any()
 
-    def alarm(picture: np.ndarray) -> bool:
-        text = picture[10:30].astype(int)
-        return bool(((text[..., 0] - text[..., 2]) > 60).any())
-
-    assert alarm(pictures[3])
-    assert not alarm(pictures[2])
+    alarms = [bool(((text[..., 0] - text[..., 2]) > 60).any()) for text in (p[10:30].astype(int) for p in pictures)]
+    assert alarms[2:4] == [False, True]
 
 
 @needs_gl
@@ -329,8 +315,7 @@ def _labels(task: Any, *states: np.ndarray) -> list[str]:
 
 
 def test_distances_are_shown_only_on_the_way_along_x(model):
-    follows = (Camera((0.0, 0.0, 0.6), 2.0, 90.0, -10.0, track="ball"),)
-    task, begin = clip_of(model, cameras=follows).task, model.qpos0
+    task, begin = clip_of(model, cameras=FOLLOWS).task, model.qpos0
     moved, aside, turned, rolled = (begin.copy() for _ in range(4))
     moved[:2], aside[:2] = (3.0, 0.5), (3.0, 1.5)
     half = np.deg2rad(30.0)
@@ -346,11 +331,9 @@ def test_distances_are_shown_only_on_the_way_along_x(model):
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        ("walk forward", True),
         ("walk backward", True),
         ("stand still", True),
         ("walk to the left", False),
-        ("turn right by 90 degrees, then walk forward 1 m", False),
         ("walk forward, then turn left", False),
     ],
 )

@@ -1,23 +1,19 @@
-"""The server of the vote page under malformed requests and floods: the search next to it goes on."""
+"""The server of the vote page under malformed requests and requests of other sites."""
 
 from __future__ import annotations
 
-import resource
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
-from movlr_jax.voting import connections
 from movlr_jax.voting.questions import Asked, SearchQuestions
 from movlr_jax.voting.server import Server
 
 CARD = {"id": "question", "kind": "compare", "films": []}
-FILES = Path("/proc/self/fd")
 
 
 @pytest.fixture
@@ -30,59 +26,8 @@ def page() -> Iterator[str]:
     server.stop()
 
 
-def place(page: str) -> tuple[str, int]:
-    parts = urlsplit(page)
-    return str(parts.hostname), int(parts.port or 0)
-
-
 def state(page: str, **headers: str) -> httpx.Response:
     return httpx.get(f"{page}api/state", params={"rater": "ana"}, headers=headers, timeout=20)
-
-
-def open_files() -> int:
-    return len(list(FILES.iterdir()))
-
-
-@pytest.mark.skipif(not FILES.is_dir(), reason="counts open files")
-def test_flood_of_connections_leaves_files_to_the_search_and_the_page_to_voters(page: str):
-    before, clients = open_files(), []
-    try:
-        for _ in range(200):
-            clients.append(client := socket.create_connection(place(page), timeout=10))
-            client.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1")
-        time.sleep(0.5)
-        taken = open_files() - before - len(clients)  # by the server; the clients are in this process too
-        assert taken <= connections.most_connections() + connections.BACKLOG
-        assert state(page).status_code == 200
-    finally:
-        for client in clients:
-            client.close()
-
-
-def test_connections_few_open_files_allow_few(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: (256, 4096))
-    assert connections.most_connections() == 32
-
-
-@pytest.mark.parametrize(
-    "begin", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\nGET / HT"], ids=["first", "second"]
-)
-def test_unfinished_request_is_closed_after_its_time(page: str, begin: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(connections, "HEADER_S", 0.3)
-    with socket.create_connection(place(page), timeout=10) as client:
-        client.sendall(begin)
-        began = time.monotonic()
-        ended = False
-        while not ended and time.monotonic() - began < 5:
-            try:
-                client.sendall(b"x")  # a byte now and then does not extend it
-                client.settimeout(0.05)
-                ended = client.recv(1 << 16) == b""
-            except TimeoutError:
-                continue
-            except OSError:
-                ended = True
-        assert ended
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "none"])
@@ -93,7 +38,7 @@ def test_call_of_another_site_claims_no_pair(page: str, site: str):
     assert found.json()["question"]["id"] == "question"
 
 
-BODIES = [b"{", b"[" * 100_000, b"\xff\xfe", b'{"rater": ' + b"9" * 10_000 + b"}", b'{"rater": "\\ud800"}', b"null"]
+BODIES = [b"{", b"[" * 100_000, b"\xff\xfe", b'{"rater": "\\ud800"}', b"null"]
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:12]))
@@ -112,7 +57,7 @@ def test_malformed_requests_end_quietly(page: str, capfd: pytest.CaptureFixture[
         (b"\x16\x03\x01\x00garbage\r\n\r\n", b"HTTP/1.1 400 "),
         (post, b""),  # the client leaves in the middle of a vote
     ):
-        with socket.create_connection(place(page), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", int(urlsplit(page).port or 0)), timeout=10) as client:
             client.sendall(data)
             if start:
                 assert client.recv(200).startswith(start)
