@@ -13,7 +13,6 @@ from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.criticise import criticise, describe, in_a_line, satisfied
 from movlr_jax.evolution.film import film_candidates
 from movlr_jax.evolution.look import look
-from movlr_jax.evolution.parent import parent_of
 from movlr_jax.evolution.population import Population
 from movlr_jax.evolution.propose import Brief, propose
 from movlr_jax.evolution.rank import may_be_better, most_promising, strongest_first
@@ -72,7 +71,10 @@ def generation(
     known = {e.name: e for e in (*brief.history, *candidates)}
     _keep(context, g, known[str(population.champion)])
     best = known[most_promising(context, g + 1, population)]
-    parent = parent_of(context.config.method, best, strongest_first(ranking), candidates)
+    parent = best
+    if context.config.method.parent != "best":  # the best program of the latest generation
+        ran = {e.name: e for e in candidates if not e.failed}
+        parent = next((ran[name] for name in strongest_first(ranking) if name in ran), best)
     critique = stage("criticise", g, partial(criticise, context, parent, population.trials[parent.name]))
     return population, brief.next(parent, critique, ranking, candidates)
 
