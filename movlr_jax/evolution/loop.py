@@ -45,7 +45,10 @@ def evolve(context: SearchContext) -> Found:
         population, brief = until_voted(context, g, partial(generation, context, g, plan, population, brief))
         context.journal.end(g)
         best = brief.candidate(population.champion)
-        _report(context, g, population, brief, best)
+        context.clock.record()
+        track(context, g, [e for e in brief.history if e.generation == g], population)
+        came_to = in_a_line(context, best, population.trials[best.name])
+        context.reporter.say(f"  best so far: {best.name}  {came_to}")
         if g + 1 < config.generations and _ends_early(context, g, plan, population, brief, best):
             return Found(best, population, plan)
     population = final(context, plan, population)
@@ -115,14 +118,6 @@ def _keep(context: SearchContext, g: int, best: Evaluation) -> None:
     """Write the best program, unless generation g is over: a resumed search passes it again."""
     if context.archive.get("timing", g + 1) is None:
         context.archive.put("best.py", best.source.encode())
-
-
-def _report(context: SearchContext, g: int, population: Population, brief: Brief, best: Evaluation) -> None:
-    """Record the wall time, show the generation in the tracker, and say what the best program came to."""
-    context.clock.record()
-    track(context, g, [e for e in brief.history if e.generation == g], population)
-    trials = population.trials[best.name]
-    context.reporter.say(f"  best so far: {best.name}  {in_a_line(context, best, trials)}")
 
 
 def _ends_early(
