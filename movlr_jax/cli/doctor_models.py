@@ -15,15 +15,13 @@ from movlr_jax.config.compose import compose
 from movlr_jax.engine.known_pairs import SECONDS, KnownPair, known_pairs
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.pairwise import flip_rate
-from movlr_jax.language.clients.opening import open_client
+from movlr_jax.language.clients.client import Budget, ModelClient, open_client
 from movlr_jax.records import Comparison, Evaluation, Preference
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task, build_task
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from movlr_jax.language.clients.client import ModelClient
 
 _TASK = "flat_walk"  # task of the known pairs, unless the user names another one with a walking body
 _PATIENCE_S = 30.0  # longest timeout of a test call
@@ -144,12 +142,11 @@ def _print(console: Console, name: str, results: Sequence[tuple[str, int, str, P
 @contextlib.contextmanager
 def _temporary_client(model: Any, where: str) -> Iterator[tuple[ModelClient, Archive]]:
     """Open a model client with a temporary archive."""
-    from movlr_jax.language.clients.client import Budget
     from movlr_jax.language.clients.replay import recorded_model
 
     known, source = recorded_model(model, where)
     with tempfile.TemporaryDirectory() as folder, Archive.create(Path(folder) / "doctor", "") as archive:
-        client = open_client(known, where, source, archive, Budget(archive), Reporter().say)
+        client = open_client(known, where, source, Budget(archive), Reporter().say)
         try:
             yield client, archive
         finally:

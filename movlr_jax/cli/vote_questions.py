@@ -10,8 +10,7 @@ from typing import Any
 
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.calibration import agreed, judged_pairs, recorded_verdicts
-from movlr_jax.evolution.pairwise import BUDGET, ENOUGH, REPEATS, Presentation, next_pair, sided
-from movlr_jax.evolution.ranking_progress import RankingProgress
+from movlr_jax.evolution.pairwise import BUDGET, ENOUGH, REPEATS, Presentation, RankingProgress, next_pair, sided
 from movlr_jax.film.captions import STRIP
 from movlr_jax.language.clients.person import program_card
 from movlr_jax.records import Comparison, Evaluation, Preference

@@ -47,14 +47,10 @@ def confirm(context: SearchContext, found: Found) -> Confirmation | None:
 def confirmation(
     champion: str, first: str, claims: Mapping[str, Claim], p_better: float | None, scored: bool
 ) -> Confirmation:
-    """Return what a search may claim.
+    """Return what a search may claim by the claims of fresh trials of each program.
 
-    Args:
-        champion: Name of the champion.
-        first: Name of the first program.
-        claims: What fresh trials of the champion, the first and the hand-written program came to.
-        p_better: Probability by all trials that the champion is better than the first; None where that is not known.
-        scored: Whether the scores of trials decide, and not a judge of films.
+    p_better: Probability by all trials that the champion is better than the first program; None where that is not
+    known. scored: Whether the scores of trials decide, and not a judge of films.
     """
     improved, verdict = False, "no better program than the first was found"
     if champion != first and not scored:

@@ -95,11 +95,11 @@ def rounds(
         following = next_round(plan, done, names, belief, places, first, context.config.certainty)
         if following is None:
             break
-        verdicts = {name: entrants[name] for name in following.names}
-        trials = optimise(context, g, verdicts, following.numbers)
+        chosen, numbers = following
+        trials = optimise(context, g, {name: entrants[name] for name in chosen}, numbers)
         population = population.with_trials(trials)
         answers = ask_judge(context, g, population, trials, answers)
-        done = following.numbers.stop
+        done = numbers.stop
     champion = champion_of(context, population, belief, list(entrants), answers, final=not plan.first)
     return ranking_of(context, g, population, belief, list(entrants), answers, champion)
 

@@ -11,8 +11,7 @@ from movlr_jax._util.progress import Reporter
 from movlr_jax.config.schema import Config
 from movlr_jax.control.base import Optimizer
 from movlr_jax.evolution.journal import Journal
-from movlr_jax.evolution.pairwise import BOTH_ORDERS, Presentation
-from movlr_jax.evolution.ranking_progress import RankingProgress
+from movlr_jax.evolution.pairwise import BOTH_ORDERS, Presentation, RankingProgress
 from movlr_jax.evolution.scripted.metrics import MetricsJudge
 from movlr_jax.evolution.scripted.proposer import ScriptedProposer
 from movlr_jax.evolution.workers.base import Workers
@@ -46,8 +45,7 @@ class Clock:
     def of(cls, archive: Archive, started: float) -> Clock:
         """Return the clock of a session that began at `started`, as `time.monotonic` gives it."""
         earlier = [event.data["wall_s"] for event in archive.events("session")]
-        ended = archive.get("finished") or {}  # a run without sessions is from an earlier version
-        return cls(archive, len(earlier), sum(earlier) if earlier else ended.get("wall_s", 0.0), started)
+        return cls(archive, len(earlier), sum(earlier), started)
 
     def record(self) -> float:
         """Record the time so far. Return that of all sessions, s."""

@@ -50,7 +50,13 @@ def criticise(context: SearchContext, candidate: Evaluation, trials: Sequence[Tr
     critic = context.roles.critic
     asked = partial(critic.criticise, context.task, shown)
     critique = worked(f"{critic.name}, criticising {shown.name},", critic, asked, Critique)
-    problems = [*shown.faults.values(), *critique.problems, *broken_terms(shown)]
+    broken = [
+        f"term {name!r} was not finite {where} and counted as its worst value there; bound the arguments of its "
+        "divisions, logs, roots and exponentials"
+        for name, term in shown.terms.items()
+        if (where := not_finite(term))
+    ]
+    problems = [*shown.faults.values(), *critique.problems, *broken]
     return replace(critique, success=critique.success and not shown.faults, problems=list(dict.fromkeys(problems)))
 
 
@@ -81,16 +87,6 @@ def in_a_line(context: SearchContext, best: Evaluation, trials: Sequence[Trial])
     critique = criticised[-1].data
     verdict = "success" if critique["success"] else "; ".join(["no success", *critique["problems"][:1]])
     return f"{critique['author']}: {verdict}"
-
-
-def broken_terms(trial: Trial) -> list[str]:
-    """Return one sentence per term with non-finite values, as feedback for the next proposal."""
-    return [
-        f"term {name!r} was not finite {where} and counted as its worst value there; bound the arguments of its "
-        "divisions, logs, roots and exponentials"
-        for name, term in trial.terms.items()
-        if (where := not_finite(term))
-    ]
 
 
 def not_finite(term: Mapping[str, Any]) -> str:

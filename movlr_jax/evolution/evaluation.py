@@ -9,7 +9,7 @@ import io
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,58 +64,11 @@ def evaluate(
     accepted = [v.program for v in verdicts if v.program]
     if not accepted:
         return [[failed(verdict, seed) for seed in seeds] for verdict in verdicts]
-    batch = _simulated(optimizer, task, [v.program or accepted[0] for v in verdicts], seeds, progress, folder)
-    ends, found = episode_ends(batch.trajectory, batch.initial, task), []
-    for i, verdict in enumerate(verdicts):
-        late = verdict.program and optimizer.scorer.late.get(verdict.program.structure)
-        if verdict.program is None or late:
-            why = replace(verdict, stage="run", message=late) if late else verdict
-            found.append([failed(why, seed) for seed in seeds])
-            continue
-        found.append([])
-        for e, seed in enumerate(seeds):
-            row = i * len(seeds) + e
-            episode = episode_of(batch.trajectory, row, ends[row])
-            values = batch.scores.terms[i]
-            terms = {name: of[e, : len(episode.actions)] for name, of in values.items()}
-            trial = measure(task, verdict.program, episode, terms, batch.replaced(i), batch.ctrl_dt)
-            learning, states = batch.learning(row), _states(episode, task)
-            found[-1].append(replace(trial, seed=seed, timing=batch.timing, learning=learning, states=states))
-    return found
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """The simulated trials of K programs with E seeds, and their scores."""
-
-    controllers: Any
-    trajectory: Trajectory  # [K * E, T, ...]
-    initial: Any  # the start states [K * E, ...]
-    scores: Any
-    ctrl_dt: float
-    timing: Mapping[str, float]
-
-    def replaced(self, i: int) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """Return the counts of non-finite values of program i per term, in its episodes and in its plans."""
-        planned = self.controllers.nonfinite
-        return self.scores.nonfinite[i], planned[i] if planned else {}
-
-    def learning(self, row: int) -> Mapping[str, Any]:
-        """Return the training curves of a row; empty if no policy was trained."""
-        return self.controllers.learning[row] if self.controllers.learning else {}
-
-
-def _simulated(
-    optimizer: Optimizer,
-    task: Task,
-    programs: Sequence[RewardProgram],
-    seeds: Sequence[int],
-    progress: Progress | None,
-    folder: Path | None,
-) -> _Batch:
+    programs = [v.program or accepted[0] for v in verdicts]
     k, ctrl_dt = len(programs), optimizer.sim_physics.ctrl_dt
     started, before = time.monotonic(), optimizer.steps_done
-    start = optimizer.sim_physics.start(*(np.tile(x, (k, 1)) for x in starts(task, seeds)))
+    each = [task.start(np.random.default_rng(seed), 1) for seed in seeds]
+    start = optimizer.sim_physics.start(*(np.tile(np.concatenate(x), (k, 1)) for x in zip(*each, strict=True)))
     keys = jnp.stack([jax.random.key(seed) for seed in seeds])
     controllers = optimizer.optimise(programs, keys, progress, folder)
     trajectory = controllers.rollout(start, steps=round(task.episode_s / ctrl_dt), key=keys)
@@ -128,13 +81,24 @@ def _simulated(
         lambda x: by_candidate(x, k), (trajectory.steps, trajectory.actions, start.step)
     )
     scores = optimizer.scorer(programs, states, actions, initial)
-    return _Batch(controllers, trajectory, start.step, scores, ctrl_dt, timing)
-
-
-def starts(task: Task, seeds: Sequence[int]) -> tuple[np.ndarray, ...]:
-    """Return the start state of each trial: qpos [E, nq], qvel [E, nv], act [E, na]."""
-    each = [task.start(np.random.default_rng(seed), 1) for seed in seeds]
-    return tuple(np.concatenate(x) for x in zip(*each, strict=True))
+    ends, found = episode_ends(trajectory, start.step, task), []
+    for i, verdict in enumerate(verdicts):
+        late = verdict.program and optimizer.scorer.late.get(verdict.program.structure)
+        if verdict.program is None or late:
+            why = replace(verdict, stage="run", message=late) if late else verdict
+            found.append([failed(why, seed) for seed in seeds])
+            continue
+        nonfinite = scores.nonfinite[i], controllers.nonfinite[i] if controllers.nonfinite else {}
+        found.append([])
+        for e, seed in enumerate(seeds):
+            row = i * len(seeds) + e
+            episode = episode_of(trajectory, row, ends[row])
+            terms = {name: of[e, : len(episode.actions)] for name, of in scores.terms[i].items()}
+            trial = measure(task, verdict.program, episode, terms, nonfinite, ctrl_dt)
+            learning = controllers.learning[row] if controllers.learning else {}
+            states = _states(episode, task)
+            found[-1].append(replace(trial, seed=seed, timing=timing, learning=learning, states=states))
+    return found
 
 
 def middle(task: Task, trials: Sequence[Trial]) -> Trial:
@@ -150,12 +114,12 @@ def measure(
     program: RewardProgram,
     episode: Trajectory,
     terms: Mapping[str, np.ndarray],
-    replaced: tuple[Mapping[str, int], Mapping[str, int]],
+    nonfinite: tuple[Mapping[str, int], Mapping[str, int]],
     ctrl_dt: float,
 ) -> Trial:
     """Return the trial of a finished episode under a program, without its seed and its states.
 
-    terms: Values [T] of each term. replaced: Counts of non-finite values per term, in the episode and in its plans.
+    terms: Values [T] of each term. nonfinite: Counts of non-finite values per term, in the episode and in its plans.
     """
     metrics = measured(episode, task, ctrl_dt)
     series = biomechanics.series(episode, task) | dict(
@@ -173,7 +137,7 @@ def measure(
         stage="run" if reason else None,
         metrics={name: float(f"{value:.9g}") for name, value in metrics.items() if math.isfinite(value)},
         terms={
-            name: _term(values, program.weights[name], [counts.get(name, 0) for counts in replaced], picked)
+            name: _term(values, program.weights[name], [counts.get(name, 0) for counts in nonfinite], picked)
             for name, values in terms.items()
         },
         series={name: _curve(values[picked]) for name, values in series.items()},
@@ -183,17 +147,17 @@ def measure(
     )
 
 
-def _term(values: np.ndarray, weight: float, replaced: Sequence[int], picked: np.ndarray) -> dict[str, Any]:
+def _term(values: np.ndarray, weight: float, nonfinite: Sequence[int], picked: np.ndarray) -> dict[str, Any]:
     """Return statistics of one term over an episode, values [T]. The curve is weighted.
 
-    `replaced` counts the non-finite values in the episode and in its plans.
+    `nonfinite` counts the non-finite values in the episode and in its plans.
     """
     mean = float(values.mean())
     return {
         "mean": mean,
         "weighted_mean": weight * mean,
-        "nonfinite": replaced[0],
-        "nonfinite_planned": replaced[1],
+        "nonfinite": nonfinite[0],
+        "nonfinite_planned": nonfinite[1],
         "curve": _curve(weight * values[picked].astype(float)),
     }
 

@@ -41,7 +41,7 @@ def merit(task: Task, trial: Trial) -> tuple[int, float]:
 
 
 def poorest_first(task: Task, trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials that ran."""
+    """Return the trials that ran, the poorest first."""
     return sorted((trial for trial in trials if not trial.failed), key=lambda trial: merit(task, trial))
 
 

@@ -21,7 +21,6 @@ from movlr_jax.evolution.vet import start_program, vet_one
 from movlr_jax.evolution.worth import replaces
 from movlr_jax.records import Trial, candidate_name
 from movlr_jax.sandbox.vet import Verdict
-from movlr_jax.tasks import Task
 
 _MORE = 4  # times the samples of a plan, tried where no program succeeds
 _EVENT = "trial_plan"  # recorded where a search takes fewer or more trials than it would by default
@@ -46,7 +45,8 @@ def look(context: SearchContext, plan: TrialPlan) -> TrialPlan:
         return TrialPlan(**{f.name: int(chosen[f.name]) for f in fields(TrialPlan)}) if chosen else plan
     ran, begun = _tried(context, programs, plan)
     _say(context, ran, first)
-    if context.resize and _none_succeeds(context.task, ran):
+    motion = context.task.scoring.motion
+    if context.resize and all(claim_of(motion, trials).successes == 0 for trials in ran.values()):
         ran, begun = _stronger(context, programs, ran, begun) or (ran, begun)
     plan = _suited(context, plan, begun)
     context.journal.record_trials(0, ran, range(begun.trials // len(programs)))
@@ -149,11 +149,6 @@ def _say(context: SearchContext, ran: Trials, first: str) -> None:
     for name, trials in ran.items():
         label = "the first program" if name == first else f"the {name} program"
         context.reporter.say(f"{label}: {claim_of(context.task.scoring.motion, trials).text()}")
-
-
-def _none_succeeds(task: Task, ran: Trials) -> bool:
-    claims = [claim_of(task.scoring.motion, trials) for trials in ran.values()]
-    return all(claim.successes == 0 for claim in claims)
 
 
 def _stronger(

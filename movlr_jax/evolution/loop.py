@@ -13,7 +13,6 @@ from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.criticise import criticise, describe, in_a_line, satisfied
 from movlr_jax.evolution.film import film_candidates
 from movlr_jax.evolution.look import look
-from movlr_jax.evolution.parent import parent_of
 from movlr_jax.evolution.population import Population
 from movlr_jax.evolution.propose import Brief, propose
 from movlr_jax.evolution.rank import may_be_better, most_promising, strongest_first
@@ -46,7 +45,10 @@ def evolve(context: SearchContext) -> Found:
         population, brief = until_voted(context, g, partial(generation, context, g, plan, population, brief))
         context.journal.end(g)
         best = brief.candidate(population.champion)
-        _report(context, g, population, brief, best)
+        context.clock.record()
+        track(context, g, [e for e in brief.history if e.generation == g], population)
+        came_to = in_a_line(context, best, population.trials[best.name])
+        context.reporter.say(f"  best so far: {best.name}  {came_to}")
         if g + 1 < config.generations and _ends_early(context, g, plan, population, brief, best):
             return Found(best, population, plan)
     population = final(context, plan, population)
@@ -72,7 +74,10 @@ def generation(
     known = {e.name: e for e in (*brief.history, *candidates)}
     _keep(context, g, known[str(population.champion)])
     best = known[most_promising(context, g + 1, population)]
-    parent = parent_of(context.config.method, best, strongest_first(ranking), candidates)
+    parent = best
+    if context.config.method.parent != "best":  # the best program of the latest generation
+        ran = {e.name: e for e in candidates if not e.failed}
+        parent = next((ran[name] for name in strongest_first(ranking) if name in ran), best)
     critique = stage("criticise", g, partial(criticise, context, parent, population.trials[parent.name]))
     return population, brief.next(parent, critique, ranking, candidates)
 
@@ -113,14 +118,6 @@ def _keep(context: SearchContext, g: int, best: Evaluation) -> None:
     """Write the best program, unless generation g is over: a resumed search passes it again."""
     if context.archive.get("timing", g + 1) is None:
         context.archive.put("best.py", best.source.encode())
-
-
-def _report(context: SearchContext, g: int, population: Population, brief: Brief, best: Evaluation) -> None:
-    """Record the wall time, show the generation in the tracker, and say what the best program came to."""
-    context.clock.record()
-    track(context, g, [e for e in brief.history if e.generation == g], population)
-    trials = population.trials[best.name]
-    context.reporter.say(f"  best so far: {best.name}  {in_a_line(context, best, trials)}")
 
 
 def _ends_early(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from movlr_jax.control.build import trains
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.trials import trial_seed
-from movlr_jax.evolution.workers.base import Workers
 from movlr_jax.records import Trial
 from movlr_jax.sandbox.vet import Verdict
 from movlr_jax.storage.layout import stage_folder
@@ -39,13 +38,11 @@ def simulated(
     """Run the trials `numbers` of generation g of all entrants in one batch."""
     seeds = [trial_seed(context.config.seed, g, n) for n in numbers]
     folder = context.archive.root / stage_folder(g) if trains(context.config.optimizer) else None
-    steps = _rate(context.workers)
-    with context.journal.timed("optimise"), context.reporter.stage("optimise", steps) as tick:
-        rows = context.workers.evaluate(list(entrants.values()), seeds, tick, folder)
+    workers, started, before = context.workers, time.monotonic(), context.workers.steps_done
+
+    def rate() -> str:
+        return f"{(workers.steps_done - before) / (time.monotonic() - started):,.0f} steps/s"
+
+    with context.journal.timed("optimise"), context.reporter.stage("optimise", rate) as tick:
+        rows = workers.evaluate(list(entrants.values()), seeds, tick, folder)
     return dict(zip(entrants, rows, strict=True))
-
-
-def _rate(workers: Workers) -> Callable[[], str]:
-    """Return a function that formats the physics steps per second of all workers since this call."""
-    started, before = time.monotonic(), workers.steps_done
-    return lambda: f"{(workers.steps_done - before) / (time.monotonic() - started):,.0f} steps/s"

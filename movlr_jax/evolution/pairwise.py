@@ -8,10 +8,11 @@ an item that never loses. Items are named by anything that can be a key, as the 
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from movlr_jax.config.ranking import RANKINGS, calls_needed
 from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.evolution.worth import normal
 from movlr_jax.records import Comparison, Preference
 
 Pair = tuple[Any, Any]  # of items; the first is shown first
@@ -27,6 +29,7 @@ BUDGET = 4  # calls of active per entrant
 REPEATS = 3  # most comparisons by one person of the leader with one challenger
 ENOUGH = 0.95  # probability of the leader at which active stops
 _PRIOR_VARIANCE = 4.0
+_FUTURES = 5  # simulated endings of a ranking in progress
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,6 @@ class Strengths:
     strengths: np.ndarray  # [n]
     deviation: np.ndarray  # [n] posterior standard deviation
     p_best: np.ndarray  # [n] probability that each is the best
-    flip_rate: float = 0.0  # share of pairs with different winners in the two orders
     comparisons: Sequence[Comparison] = ()
     # set by knockout, by paper, and if nothing was answered; overrides the strengths
     winner: Any = None
@@ -95,16 +97,10 @@ def fit(n: int, wins: np.ndarray, variance: float = _PRIOR_VARIANCE) -> tuple[np
     return s, np.linalg.inv(hessian)
 
 
-def probability_best(strengths: np.ndarray, covariance: np.ndarray, draws: int = 4096) -> np.ndarray:
+def probability_best(strengths: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """Return the posterior probability [n] that each is the strongest. Uses fixed samples, so it is deterministic."""
-    samples = strengths + _normal(draws, len(strengths)) @ np.linalg.cholesky(covariance).T
-    return np.bincount(samples.argmax(1), minlength=len(strengths)) / draws
-
-
-@cache
-def _normal(draws: int, n: int) -> np.ndarray:
-    """Return fixed samples [draws, n] of the standard normal distribution."""
-    return np.random.default_rng(0).standard_normal((draws, n))
+    samples = strengths + normal(len(strengths)) @ np.linalg.cholesky(covariance).T
+    return np.bincount(samples.argmax(1), minlength=len(strengths)) / len(samples)
 
 
 def wins_of(items: Sequence[Any], comparisons: Sequence[Comparison]) -> np.ndarray:
@@ -192,7 +188,7 @@ def rank(
         items: The items, each once.
         ask: Calls the judge.
         scheme: One of the schemes above.
-        budget: Maximum number of calls of active; None: 4 per entrant.
+        budget: Maximum number of calls of active; None: BUDGET per entrant.
         enough: Probability at which active stops.
         earlier: Earlier comparisons, which count too.
         entrants: The items to compare now; None: all.
@@ -204,7 +200,12 @@ def rank(
     """
     entrants = items if entrants is None else entrants
     n, m, orders = len(items), len(entrants), presentation.orders
-    _check(scheme, m, orders, budget)
+    if scheme not in RANKINGS:
+        raise UserError(unknown_name("ranking", scheme, RANKINGS))
+    if budget is not None and budget < (least := calls_needed(scheme, m, orders)):
+        raise UserError(
+            f"ranking={scheme} of {m} programs needs at least {least} comparisons; comparisons={budget} is too few"
+        )
     if n <= 1:  # nothing to compare
         return Strengths(items, np.zeros(n), np.zeros(n), np.ones(n))
     winner, comparisons = None, list[Comparison]()
@@ -226,17 +227,6 @@ def rank(
     return strengths_of(items, [*earlier, *comparisons], comparisons, winner)
 
 
-def _check(scheme: str, m: int, orders: int, budget: int | None) -> None:
-    """Raise UserError for an unknown scheme, or if `budget` is less than it needs for m entrants."""
-    if scheme not in RANKINGS:
-        raise UserError(unknown_name("ranking", scheme, RANKINGS))
-    least = calls_needed(scheme, m, orders)
-    if budget is not None and budget < least:
-        raise UserError(
-            f"ranking={scheme} of {m} programs needs at least {least} comparisons; comparisons={budget} is too few"
-        )
-
-
 def strengths_of(
     items: Sequence[Any], every: Sequence[Comparison], new: Sequence[Comparison] = (), winner: Any = None
 ) -> Strengths:
@@ -249,7 +239,6 @@ def strengths_of(
         strengths=strengths,
         deviation=np.sqrt(np.diag(covariance)),
         p_best=probability_best(strengths, covariance),
-        flip_rate=flip_rate(new),
         comparisons=tuple(new),
         winner=winner,
         unranked=frozenset(item for item, known in zip(items, played, strict=True) if not known),
@@ -328,3 +317,62 @@ def _knockout(entrants: Sequence[Any], ask: Ask, orders: int) -> tuple[Any, list
         comparisons += met
         left = [j if won[j] > won[i] else i for i, j in pairs] + left[2 * len(pairs) :]
     return left[0], comparisons
+
+
+@dataclass(frozen=True)
+class RankingProgress:
+    """An active ranking in progress."""
+
+    names: Sequence[Any]  # [n] items, all of which are compared
+    earlier: Sequence[Comparison]  # of earlier generations
+    new: Sequence[Comparison]  # of this ranking, so far
+    budget: int  # maximum number of comparisons of this ranking
+    presentation: Presentation
+
+    @property
+    def at_most(self) -> int:
+        """Number of comparisons left in the budget."""
+        return max(0, self.budget - len(self.new))
+
+    @cached_property
+    def ranking(self) -> Strengths:
+        """The ranking by all comparisons so far."""
+        return strengths_of(self.names, [*self.earlier, *self.new])
+
+    @cached_property
+    def expected(self) -> int:
+        """Median number of further comparisons over simulated endings, each with strengths drawn from the posterior.
+
+        The draws are fixed, so equal comparisons give an equal number.
+        """
+        strengths, covariance = fit(len(self.names), wins_of(self.names, [*self.earlier, *self.new]))
+        rng = np.random.default_rng(0)
+        drawn = rng.multivariate_normal(strengths, covariance, size=_FUTURES, method="cholesky")
+        return round(statistics.median(self._ending(truth, rng) for truth in drawn))
+
+    def _ending(self, truth: np.ndarray, rng: np.random.Generator) -> int:
+        """Return how many comparisons follow if `truth` [n] are the strengths."""
+        new, strength = list(self.new), dict(zip(self.names, truth, strict=True))
+        while len(new) + self.presentation.orders <= self.budget:
+            pair = next_pair(self.names, self.names, self.earlier, new, most=self.presentation.most)
+            if pair is None:
+                break
+            first, second = pair
+            chance = 1 / (1 + np.exp(strength[second] - strength[first]))
+            new += [
+                Comparison.of(first, second, Preference("first" if rng.random() < chance else "second", ""))
+                for _ in range(self.presentation.orders)
+            ]
+        return len(new) - len(self.new)
+
+    def record(self) -> dict[str, Any]:
+        """Return what a person who votes sees; without names, which would tell the leader from its challenger."""
+        p_best = self.ranking.p_best
+        return {
+            "items": len(self.names),
+            "given": len(self.new),
+            "at_most": self.at_most,
+            "expected": min(self.expected, self.at_most),
+            "p_best": float(p_best.max()) if len(p_best) else 0.0,
+            "enough": ENOUGH,
+        }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,7 +21,6 @@ from movlr_jax.evolution import pairwise
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.gates import by_gates, gated, score_of
 from movlr_jax.evolution.population import Population, Trials
-from movlr_jax.evolution.ranking_progress import RankingProgress
 from movlr_jax.evolution.trials import believed, claim_of
 from movlr_jax.evolution.worth import Posterior, final_choice, from_answers, next_champion
 from movlr_jax.language.base import BatchJudge
@@ -53,36 +52,19 @@ def names_winner(context: SearchContext) -> bool:
 def ask_judge(context: SearchContext, g: int, population: Population, trials: Trials, before: Answers) -> Answers:
     """Return the judge's answers with those about the first of these trials, which is the same for all programs.
 
-    Where the scores of the task decide, nobody is asked.
-
-    Args:
-        context: The parts of the search.
-        g: The generation.
-        population: The programs of the search.
-        trials: Of the programs that are compared, those of this round.
-        before: The answers of the rounds before.
+    Where the scores of the task decide, nobody is asked. trials: of the programs that are compared, those of this
+    round; before: the answers of the rounds before.
     """
     if context.scored:
         return before
     shown = {name: population.shown(name, of[0]) for name, of in trials.items() if not of[0].failed}
-    seed = next(iter(trials.values()))[0].seed or 0
-    with context.journal.timed("rank"):
-        new, winner = _compared(context, g, shown, before)
-    new = [replace(c, trial=seed) for c in new]
-    return Answers([*before.comparisons, *new], winner)
-
-
-def _compared(
-    context: SearchContext, g: int, shown: Mapping[str, Evaluation], before: Answers
-) -> tuple[Sequence[Comparison], str | None]:
-    """Return the comparisons of the motions `shown`, among them alone, and the winner that the ranking names."""
-    config, names = context.config, list(shown)
+    config, names, showing = context.config, list(shown), context.roles.showing
     earlier = [c for c in [*_earlier(context, g), *before.comparisons] if c.first in shown and c.second in shown]
     times = Counter((c.first, c.second) for c in earlier)
-    least = calls_needed(config.ranking, len(names), context.roles.showing.orders)
+    least = calls_needed(config.ranking, len(names), showing.orders)
     left = config.comparisons and config.comparisons - len(before.comparisons)  # of the generation
     if before.silent or (left is not None and left < least):
-        return [], before.winner
+        return before
     if before.comparisons:  # one look at another trial says more than a second one at the same
         earlier, left = [], least
     budget = pairwise.BUDGET * len(names) if left is None else left
@@ -95,29 +77,22 @@ def _compared(
         return compare_all(context, [(shown[a], shown[b]) for a, b in pairs], samples)
 
     def watch(new: Sequence[Comparison]) -> None:
-        context.roles.watch(g, RankingProgress(names, earlier, tuple(new), budget, context.roles.showing))
+        context.roles.watch(g, pairwise.RankingProgress(names, earlier, tuple(new), budget, showing))
 
-    result = pairwise.rank(
-        names, ask, config.ranking, left, earlier=earlier, presentation=context.roles.showing, watch=watch
-    )
-    return result.comparisons, result.winner
+    result = pairwise.rank(names, ask, config.ranking, left, earlier=earlier, presentation=showing, watch=watch)
+    seed = next(iter(trials.values()))[0].seed or 0
+    new = [replace(c, trial=seed) for c in result.comparisons]
+    return Answers([*before.comparisons, *new], result.winner)
 
 
 def believe(context: SearchContext, g: int, population: Population, answers: Answers = Answers()) -> Posterior:
-    """Return what is believed of the worth of all programs in generation g.
-
-    answers: Those of the judge in this generation.
-    """
+    """Return what is believed of the worth of all programs. answers: those of the judge in generation g."""
     names = population.names
     if context.scored:
         return believed(context.task, population.trials, names)
     at = {name: i for i, name in enumerate(names)}
-    earlier = [(g, c) for g, ranking in context.journal.rankings(before=g) for c in ranking.comparisons]
-    # an answer that was recorded without its trial is about a trial of its own
-    trials = [(c, c.trial or -g) for g, c in earlier] + [(c, c.trial or 0) for c in answers.comparisons]
-    return from_answers(
-        len(names), [(at[c.first], at[c.second], trial, c.winner) for c, trial in trials if c.decided]
-    )
+    decided = [c for c in [*_earlier(context, g), *answers.comparisons] if c.decided]
+    return from_answers(len(names), [(at[c.first], at[c.second], c.trial, c.winner) for c in decided])
 
 
 def _earlier(context: SearchContext, g: int) -> list[Comparison]:
@@ -169,7 +144,7 @@ def champion_of(
     """Return the champion after a generation, or after the final."""
     if answers.winner is not None and context.config.ranking in _NAMING:
         return answers.winner
-    names, before, certainty = (population.names, leader(population, belief, entrants), context.config.certainty)
+    names, before, certainty = population.names, leader(population, belief, entrants), context.config.certainty
     if answers.silent:
         return before
     if final:
@@ -213,12 +188,9 @@ def decision(context: SearchContext, population: Population, ranking: Ranking) -
     population: With the trials of the generation, and the champion before it.
     """
     count, silent, before = len(ranking.comparisons), ranking.unanswered, population.champion
-    name, rival, p = ranking.best, ranking.rival, ranking.p_better
-    warning = (
-        f"WARNING: {silent} of {count} comparisons were not answered by {context.roles.judge.name}; "
-        if silent
-        else ""
-    )
+    name, rival, p, warning = ranking.best, ranking.rival, ranking.p_better, ""
+    if silent:
+        warning = f"WARNING: {silent} of {count} comparisons were not answered by {context.roles.judge.name}; "
     if ranking.flip_rate is None:
         because = "it was the previous champion" if before else "it is the first that ran"
         return f"{warning}this generation is not ranked, and {name} is kept only because {because}"

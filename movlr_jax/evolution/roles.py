@@ -4,29 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from movlr_jax._util.parts import filled, services_of
+from movlr_jax.config.schema import Config
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.context import Roles, Watch, unwatched
+from movlr_jax.evolution.context import Roles, unwatched
 from movlr_jax.evolution.pairwise import BOTH_ORDERS, to_people
-from movlr_jax.evolution.scripted.critics import NoCritic, ReflectionCritic, StatisticsCritic
-from movlr_jax.evolution.scripted.metrics import MetricsCritic, MetricsJudge
+from movlr_jax.evolution.scripted.metrics import (
+    MetricsCritic,
+    MetricsJudge,
+    NoCritic,
+    ReflectionCritic,
+    StatisticsCritic,
+)
 from movlr_jax.evolution.scripted.proposer import ScriptedProposer
-from movlr_jax.language.base import Critic, Evaluation, Judge, Proposer
-from movlr_jax.language.clients.opening import open_client
+from movlr_jax.film.clips import Clip
+from movlr_jax.language import proposer as writers
+from movlr_jax.language.base import Critic, Evaluation, Proposer
+from movlr_jax.language.clients.client import Budget, ModelClient, open_client
+from movlr_jax.language.clients.person import Person
 from movlr_jax.language.clients.replay import recorded_model
+from movlr_jax.language.critic import DescriptorCritic, ModelCritic
+from movlr_jax.language.judge import ModelJudge
+from movlr_jax.language.media import MotionMedia
 from movlr_jax.language.registry import CRITICS, JUDGES, PROPOSERS, Auto
 from movlr_jax.storage.archive import Archive
 
-if TYPE_CHECKING:
-    from movlr_jax.config.schema import Config
-    from movlr_jax.film.clips import Clip
-    from movlr_jax.language.clients.client import ModelClient
-    from movlr_jax.language.media import MotionMedia
-
+T = TypeVar("T")
 Say = Callable[[str], None]
-NONE_USED = "no language or vision model used"
+_SEEING = ("critique", "descriptors")  # feedback that comes from watching
 
 
 def build_roles(config: Config, archive: Archive, clip: Callable[[Evaluation], Clip], films: bool, say: Say) -> Roles:
@@ -37,21 +44,21 @@ def build_roles(config: Config, archive: Archive, clip: Callable[[Evaluation], C
     or critic; `media`, the motions as that model sees them; and `say`, which shows a sentence.
     """
     models = _Models(config, archive, clip, films, say)
-    proposer, judge, critic = _proposer(config, models), _judge(config, models), _critic(config, models)
-    watching = [role for role, made in (("judge", judge), ("critic", critic)) if "client" in services_of(made)]
-    by_people = "judge" in watching and models.vlm.name == "person"
-    ready = {
-        "proposer": filled(proposer, models.of_proposer(proposer)),
-        "judge": filled(judge, models.of_watcher(f"judge={JUDGES.name_of(judge)}", judge)),
-        "critic": filled(critic, models.of_watcher(f"critic={CRITICS.name_of(critic)}", critic)),
-    }
-    by_whom = "" if isinstance(config.judge, Auto) else f"; the judge is {judge.name}"
+    proposer, judge, critic = _proposer(config, models), config.judge, _critic(config, models)
+    if isinstance(judge, Auto):
+        seen = config.method.judge == "vlm" and not models.vlm.embedded
+        judge = ModelJudge() if seen else MetricsJudge()
+    asked = models.watcher if config.method.watches else models.writer
+    by_people = "client" in services_of(judge) and models.vlm.name == "person"
+    voting = models.watcher("judge").backend if by_people else None
     return Roles(
-        **ready,
-        models_used=models.used() + by_whom,
+        proposer=models.fill(proposer, f"proposer={PROPOSERS.name_of(proposer)}", asked),
+        judge=models.fill(judge, f"judge={JUDGES.name_of(judge)}", models.watcher),
+        critic=models.fill(critic, f"critic={CRITICS.name_of(critic)}", models.watcher),
+        models_used=models.used() + ("" if isinstance(config.judge, Auto) else f"; the judge is {judge.name}"),
         clients=models.clients,
         showing=to_people(models.vlm.page.raters) if by_people else BOTH_ORDERS,
-        watch=_watch(models.watcher("judge")) if by_people else unwatched,
+        watch=voting.watch if isinstance(voting, Person) else unwatched,
     )
 
 
@@ -62,7 +69,7 @@ class _Models:
         self.llm, self._llm_source = recorded_model(config.llm, "llm")
         self.vlm, self._vlm_source = recorded_model(config.vlm, "vlm")
         self._config, self._archive, self._clip, self._films, self.say = config, archive, clip, films, say
-        self._budget: Any = None
+        self._budget = Budget(archive, config.max_calls, config.max_cost_usd)
         self._writer: ModelClient | None = None
         self._watcher: ModelClient | None = None
 
@@ -71,7 +78,7 @@ class _Models:
         if self.llm.embedded:
             raise UserError(f"{who} asks a language model; give llm=gemini or another one")
         if self._writer is None:
-            self._writer = self._open(self.llm, "llm", self._llm_source)
+            self._writer = open_client(self.llm, "llm", self._llm_source, self._budget, self.say)
         return self._writer
 
     def watcher(self, who: str) -> ModelClient:
@@ -80,47 +87,36 @@ class _Models:
             raise UserError(f"{who} asks a vision-language model; give vlm=gemini or another one")
         if self._watcher is None:
             self._check_films(f"vlm={self.vlm.name}")
-            self._watcher = self._open(self.vlm, "vlm", self._vlm_source)
+            self._watcher = open_client(self.vlm, "vlm", self._vlm_source, self._budget, self.say)
         return self._watcher
 
     def media(self, who: str) -> MotionMedia:
         """Return the motions as the vision model sees them. Raises UserError without films."""
-        from movlr_jax.language.media import MotionMedia
-
         self._check_films(who)
         method, vlm = self._config.method, self.vlm
         stills = method.frames and vlm.name != "person"  # people see the whole film
         shown = replace(vlm.shown, media="frames", frames=method.frames) if stills else vlm.shown
         return MotionMedia(shown, self._archive, self._clip)
 
-    def of_proposer(self, made: object) -> dict[str, Any]:
-        """Return the services that a proposer uses."""
-        who, names = f"proposer={PROPOSERS.name_of(made)}", services_of(made)
-        open_model = self.watcher if self._config.method.watches else self.writer
-        return self._services(names, who, open_model)
-
-    def of_watcher(self, who: str, made: object) -> dict[str, Any]:
-        """Return the services that a judge or critic uses."""
-        return self._services(services_of(made), who, self.watcher)
+    def fill(self, made: T, who: str, open_model: Callable[[str], ModelClient]) -> T:
+        """Return a part with the services that it uses."""
+        makers: dict[str, Callable[[], Any]] = {
+            "client": lambda: open_model(who),
+            "media": lambda: self.media(who),
+            "say": lambda: self.say,
+        }
+        return filled(made, {name: makers[name]() for name in services_of(made) if name in makers})
 
     def used(self) -> str:
         """Return the names of the opened models in one line."""
         named = {"language model": self._writer, "vision model": self._watcher}
         models = [f"{kind}: {client.name}" for kind, client in named.items() if client]
         replayed = " (replayed)" if "replay" in (self._config.llm.name, self._config.vlm.name) else ""
-        return "; ".join(models) + replayed if models else NONE_USED
+        return "; ".join(models) + replayed if models else "no language or vision model used"
 
     @property
     def clients(self) -> tuple[ModelClient, ...]:
         return tuple(client for client in (self._writer, self._watcher) if client)
-
-    def _services(self, names: list[str], who: str, open_model: Callable[[str], ModelClient]) -> dict[str, Any]:
-        makers: dict[str, Callable[[], Any]] = {
-            "client": lambda: open_model(who),
-            "media": lambda: self.media(who),
-            "say": lambda: self.say,
-        }
-        return {name: makers[name]() for name in names if name in makers}
 
     def _check_films(self, who: str) -> None:
         if not self._films:
@@ -128,14 +124,6 @@ class _Models:
                 f"{who} needs films, but none are rendered: films=false is set, or no renderer works here "
                 "(see doctor)"
             )
-
-    def _open(self, model: Any, role: str, source: Any) -> ModelClient:
-        from movlr_jax.language.clients.client import Budget
-
-        config = self._config
-        if self._budget is None:
-            self._budget = Budget(self._archive, config.max_calls, config.max_cost_usd)
-        return open_client(model, role, source, self._archive, self._budget, self.say)
 
 
 def _proposer(config: Config, models: _Models) -> Proposer:
@@ -156,19 +144,14 @@ def _proposer(config: Config, models: _Models) -> Proposer:
     writes = not models.llm.embedded and method.start != "human"
     if not (method.watches or writes):
         return ScriptedProposer()
-    from movlr_jax.language import proposer as writers
-
     talks = {
         "reflection": writers.eureka_talk,
         "descriptors": writers.motionvl_talk,
         "statistics": writers.motionvl_talk,
     }
-    watches = method.watches
-    talk = (
-        writers.watching_talk(models.media(f"vlm={vlm.name}"))
-        if watches
-        else talks.get(method.feedback, writers.edit_talk)
-    )
+    talk = talks.get(method.feedback, writers.edit_talk)
+    if method.watches:
+        talk = writers.watching_talk(models.media(f"vlm={vlm.name}"))
     return writers.ModelProposer(
         talk=talk,
         temperature=method.temperature,
@@ -176,17 +159,6 @@ def _proposer(config: Config, models: _Models) -> Proposer:
         directed=method.directions,
         mjcf=method.mjcf,
     )
-
-
-def _judge(config: Config, models: _Models) -> Judge:
-    """Return the judge of the settings, without its services."""
-    if not isinstance(config.judge, Auto):
-        return config.judge
-    if config.method.judge != "vlm" or models.vlm.embedded:
-        return MetricsJudge()
-    from movlr_jax.language.judge import ModelJudge
-
-    return ModelJudge()
 
 
 def _critic(config: Config, models: _Models) -> Critic:
@@ -202,20 +174,9 @@ def _critic(config: Config, models: _Models) -> Critic:
     if method.feedback == "none" and (watching or writing):
         return NoCritic()
     if method.feedback in _SEEING and sees:
-        from movlr_jax.language.critic import DescriptorCritic, ModelCritic
-
         return DescriptorCritic(every_s=method.every_s) if method.feedback == "descriptors" else ModelCritic()
     if config.llm.embedded:
         return MetricsCritic()
     if method.feedback == "reflection":
         return ReflectionCritic()
     return StatisticsCritic() if method.feedback in ("descriptors", "statistics") else MetricsCritic()
-
-
-_SEEING = ("critique", "descriptors")
-
-
-def _watch(see: ModelClient) -> Watch:
-    from movlr_jax.language.clients.person import Person
-
-    return see.backend.watch if isinstance(see.backend, Person) else unwatched

@@ -94,19 +94,11 @@ class TrialPlan:
         return math.ceil(self.confirm / 2)
 
 
-@dataclass(frozen=True)
-class Round:
-    """Which programs get which trials of a generation."""
-
-    names: Sequence[str]
-    numbers: range
-
-
 def next_round(
     plan: TrialPlan, done: int, names: Sequence[str], belief: Posterior, entrants: Sequence[int], leader: int,
     certainty: float,
-) -> Round | None:  # fmt: skip
-    """Return the next round of trials of a generation; None after the last one.
+) -> tuple[list[str], range] | None:  # fmt: skip
+    """Return which programs get which trials in the next round of a generation; None after the last one.
 
     All entrants get the first trials, the better half more, and the leader and the best of the others further ones
     while it is open which of these two is better.
@@ -121,12 +113,12 @@ def next_round(
         certainty: Probability at which it is decided which of two is better.
     """
     if not done and plan.first:
-        return Round([names[i] for i in entrants], range(plan.first))
+        return [names[i] for i in entrants], range(plan.first)
     if done == plan.first and plan.more and len(entrants) > 1:
         better = halving(belief, entrants, leader)
-        return Round([names[i] for i in better], range(done, done + plan.more))
+        return [names[i] for i in better], range(done, done + plan.more)
     if done < plan.most and (both := undecided(belief, entrants, leader, certainty)):
-        return Round([names[i] for i in both], range(done, done + 1))
+        return [names[i] for i in both], range(done, done + 1)
     return None
 
 

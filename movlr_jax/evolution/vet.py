@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from movlr_jax.errors import ProgramError
@@ -73,23 +73,18 @@ def rescaled(source: str, limits: tuple[float, float] | None) -> str:
 
 
 def within_range(context: SearchContext, source: str, verdict: Verdict) -> Verdict:
-    """Return the verdict, or a rejection if a weight is outside the range of the method."""
-    message = verdict.program and out_of_range(context, source, verdict.program.weights)
-    return Verdict("parse", message, verdict.seconds) if message else verdict
-
-
-def out_of_range(context: SearchContext, source: str, weights: Mapping[str, float]) -> str:
-    """Return a sentence with the first weight outside the range of the method, empty if there is none.
+    """Return the verdict, or a rejection if a weight is outside the range of the method.
 
     The start program is exempt: scaling cannot bring a negative weight into a range above 0, and nobody repairs it.
     """
-    if not context.weights or source == start_program(context):
-        return ""
+    if verdict.program is None or not context.weights or source == start_program(context):
+        return verdict
     low, high = context.weights
-    for name, weight in weights.items():
+    for name, weight in verdict.program.weights.items():
         if not low <= weight <= high:
-            return (
+            message = (
                 f"WEIGHTS: the weight of {name!r} is {weight:g}, expected a number from {low:g} to {high:g}; "
                 "if the term should count for more or against, multiply the term itself"
             )
-    return ""
+            return Verdict("parse", message, verdict.seconds)
+    return verdict

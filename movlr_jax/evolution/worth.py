@@ -82,7 +82,7 @@ class Posterior:
         part = np.searchsorted(np.cumsum(self.weight), steps).clip(max=len(self.weight) - 1)
         size = np.trace(self.scales, axis1=1, axis2=2)[:, None, None]
         root = np.linalg.cholesky(self.scales + 1e-12 * np.maximum(size, 1e-12) * np.eye(n))
-        away = np.einsum("dij,dj->di", root[part], _normal(n)) * _widths(self.freedom)
+        away = np.einsum("dij,dj->di", root[part], normal(n)) * _widths(self.freedom)
         return np.bincount((self.means[part] + away).argmax(axis=1), minlength=n) / _DRAWS
 
     def p_better(self, i: int, j: int) -> float:
@@ -281,7 +281,7 @@ def _nothing_known(n: int, noise: float) -> Posterior:
 
 
 @cache
-def _normal(n: int) -> np.ndarray:
+def normal(n: int) -> np.ndarray:
     """Return fixed samples [draws, n] of the standard normal distribution."""
     return np.random.default_rng(0).standard_normal((_DRAWS, n))
 

@@ -30,10 +30,8 @@ class ModelCritic:
     def criticise(self, task: Task, best: Evaluation) -> Critique:
         """Return the critique. Without a valid answer, its only problem is "no critique: <reason>"."""
         seen = self.media.see(best)
-        terms = [
-            (name, f"{weight:g}", _rounded(best.terms.get(name, {}).get("mean")))
-            for name, weight in best.weights.items()
-        ]
+        means = {name: f"{term['mean']:.3g}" for name, term in best.terms.items() if "mean" in term}
+        terms = [(name, f"{weight:g}", means.get(name)) for name, weight in best.weights.items()]
         text = prompts.fill(
             "critique",
             task=prompts.task_text(task),
@@ -85,7 +83,3 @@ class DescriptorCritic:
     def criticise(self, task: Task, best: Evaluation) -> Critique:
         seen = best.description or self.describe(task, [best])[0]
         return prompts.described(replace(best, description=seen), self.name)
-
-
-def _rounded(value: float | None) -> str | None:
-    return None if value is None else f"{value:.3g}"

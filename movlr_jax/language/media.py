@@ -11,7 +11,6 @@ from PIL import Image
 
 from movlr_jax.film.clips import Clip, Style, frames
 from movlr_jax.film.encoding import as_file, encode
-from movlr_jax.film.muscles import muscle_tendons
 from movlr_jax.language.base import Evaluation
 from movlr_jax.language.clients.call import Media
 from movlr_jax.language.settings import ShownConfig
@@ -97,15 +96,3 @@ def with_views(task: Task, views: int) -> Task:
             dataclasses.replace(task.view.cameras[0], azimuth=task.view.cameras[0].azimuth + 90.0 * i, shows="")
         )
     return task.replace(cameras=tuple(cameras))
-
-
-def written(task: Task) -> str:
-    """Return what is written into the pictures of a task, in words."""
-    if task.view.cameras[0].track is None:
-        return "the time"
-    return "the time, the speed over the ground and the distance from the start"
-
-
-def coloured(task: Task) -> bool:
-    """Whether muscles are shown in the colours of their activation."""
-    return len(muscle_tendons(task.model)[0]) > 0

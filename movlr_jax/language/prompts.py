@@ -12,8 +12,10 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from movlr_jax._util.resources import resource_text
 from movlr_jax.biomech.muscles import enabled_actuators
+from movlr_jax.film.muscles import muscle_tendons
+from movlr_jax.film.views import traveller
 from movlr_jax.language.base import Critique, Evaluation, ProposalRequest
-from movlr_jax.language.media import MotionMedia, Seen, coloured, with_views, written
+from movlr_jax.language.media import MotionMedia, Seen, with_views
 from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of
 from movlr_jax.models.actuators import muscles
 from movlr_jax.records import Trial
@@ -30,6 +32,7 @@ REFLECTION_POINTS = 10  # values of each term that Eureka's reflection shows
 _COURSE = 5  # values of each term that an edit shows
 _ANCESTORS = 4  # earlier programs whose weights an edit shows
 _DOCSTRING = re.compile(r'\s*[rR]?(?:"""|\'\'\'|"|\')([^"\'\n]*)')
+_TRAVEL = "the time, the speed over the ground and the distance from the start"  # written into pictures
 _MOST_NAMES = 80  # of each kind in a message
 
 EXAMPLE = '''"""Stand up straight and bring the right hand to the target."""
@@ -148,13 +151,13 @@ def _without_use(call: str, task: Task) -> bool:
 
 
 def task_text(task: Task) -> str:
-    episode_s = f"{task.episode_s:g}"
+    scoring = task.scoring
     return fill(
         "task",
         description=task.description,
-        focus=task.scoring.focus,
-        success=task.scoring.success,
-        episode_s=episode_s,
+        focus=scoring.focus,
+        success=scoring.success,
+        episode_s=f"{task.episode_s:g}",
     )
 
 
@@ -170,7 +173,7 @@ def measures_text(task: Task) -> str:
 
 def shown(media: MotionMedia, task: Task, *motions: Seen) -> str:
     """Describe how the motions are shown, as videos or as pictures, and how long each is."""
-    config, video = media.config, media.mode == "video"
+    config = media.config
     lengths = [
         {
             # digits as in the pictures
@@ -182,12 +185,12 @@ def shown(media: MotionMedia, task: Task, *motions: Seen) -> str:
     ]
     return fill(
         "shown",
-        video=video,
+        video=media.mode == "video",
         slow=config.slow,
         views=config.views,
         cameras=[camera.shows for camera in with_views(task, config.views).view.cameras],
-        written=written(task),
-        coloured=coloured(task),
+        written=_TRAVEL if traveller(task.view.cameras) else "the time",
+        coloured=len(muscle_tendons(task.model)[0]) > 0,
         weakened=bool(task.view.weakened),
         pictures=[len(motion.media) for motion in motions],
         motions=lengths,
@@ -232,20 +235,19 @@ def feedback(request: ProposalRequest) -> dict[str, Any]:
 
 
 def trials(request: ProposalRequest) -> dict[str, Any]:
-    """Return what the first requests say of the trials of the first program."""
-    return {"result": request.result, "motions": [_course(label, trial) for label, trial in _told(request)]}
-
-
-def _told(request: ProposalRequest) -> list[tuple[str, Trial]]:
-    """Return the trials whose course a request tells, with what they are."""
+    """Return what the first requests say of the trials of the first program: terms and measures at a few times."""
     told = [("its poorest trial", trial) for trial in request.trials[:1]]
-    return [*told, *(("its best trial", trial) for trial in request.trials[1:][-1:])]
-
-
-def _course(label: str, trial: Trial) -> dict[str, Any]:
-    """Return the weighted terms and the measured curves of a trial at a few times."""
-    curves = {name: term.get("curve", []) for name, term in trial.terms.items()}
-    return {"label": label, "times": _times(trial), "terms": _picked(curves), "measured": _picked(trial.series)}
+    told += [("its best trial", trial) for trial in request.trials[1:][-1:]]
+    motions = [
+        {
+            "label": label,
+            "times": _times(trial),
+            "terms": _picked({name: term.get("curve", []) for name, term in trial.terms.items()}),
+            "measured": _picked(trial.series),
+        }
+        for label, trial in told
+    ]
+    return {"result": request.result, "motions": motions}
 
 
 def _picked(curves: Mapping[str, Sequence[float | None]]) -> list[tuple[str, list[str]]]:

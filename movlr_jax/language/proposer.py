@@ -9,7 +9,7 @@ from movlr_jax._util.parts import service
 from movlr_jax.errors import UserError
 from movlr_jax.language import prompts
 from movlr_jax.language.base import ProposalRequest
-from movlr_jax.language.clients.answers import Program, program_in, unfenced
+from movlr_jax.language.clients.answers import Program, program_in
 from movlr_jax.language.clients.call import Answer, Message, Question, conversation
 from movlr_jax.language.clients.client import ModelClient
 from movlr_jax.language.excerpt import mjcf_excerpt
@@ -108,7 +108,7 @@ class _Slot:
 def _slot(answer: Answer, request: ProposalRequest, history: str = "") -> _Slot:
     if answer.value is None:
         return _Slot(NO_PROGRAM + str(answer.problem) + "\n", history, answer.problem)
-    source = (program_in(answer.value.program) or unfenced(answer.value.program)) + "\n"
+    source = (program_in(answer.value.program) or answer.value.program.strip()) + "\n"
     reason = request.vet(source) if request.vet else None
     return _Slot(source, answer.value.changes + history, reason)
 

@@ -30,7 +30,7 @@ CRITICS: Parts[Any] = Parts(
     {
         "auto": Auto,
         "metrics": f"{_SCRIPTED}.metrics:MetricsCritic",
-        "reflection": f"{_SCRIPTED}.critics:ReflectionCritic",
-        "none": f"{_SCRIPTED}.critics:NoCritic",
+        "reflection": f"{_SCRIPTED}.metrics:ReflectionCritic",
+        "none": f"{_SCRIPTED}.metrics:NoCritic",
     },
 )

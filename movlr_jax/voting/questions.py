@@ -34,7 +34,7 @@ class Questions(Protocol):
 
 
 class Progress(Protocol):
-    """A ranking in progress: `evolution.ranking_progress.RankingProgress`."""
+    """A ranking in progress: `evolution.pairwise.RankingProgress`."""
 
     def record(self) -> dict[str, Any]: ...
 

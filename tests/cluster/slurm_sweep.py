@@ -1,14 +1,13 @@
 """Four short searches by Slurm, each killed with kill -9 once: Slurm requeues them, and they end as if never killed.
 
-    tests/cluster/slurm.sh start && python tests/cluster/slurm_sweep.py [OUT.md] && tests/cluster/slurm.sh stop
+    tests/cluster/slurm.sh start && python tests/cluster/slurm_sweep.py && tests/cluster/slurm.sh stop
 
-Needs the extra `sweep`. Writes what Slurm and the sweep printed to OUT.md.
+Needs the extra `sweep`.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -49,67 +48,32 @@ def evaluated(run: Path) -> list[dict]:
         return []
 
 
-def once(text: str) -> str:
-    """Leave out lines that differ from an earlier one in numbers only."""
-    kept: dict[str, str] = {}
-    for line in text.splitlines():
-        kept.setdefault(re.sub(r"\d+", "", line), line)
-    return "\n".join(kept.values())
-
-
 def main() -> int:
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    said = ["# Four searches by Slurm, each killed once", "", "```"]
-
-    def note(text: str) -> None:
-        text = text.replace(f"{TASK.parents[2]}/", "")
-        print(text, flush=True)
-        said.append(text)
-
-    def ran(*command: str) -> None:
-        note(f"$ {' '.join(command)}")
-        note(subprocess.run(command, capture_output=True, text=True).stdout.rstrip())
-
     root = Path(tempfile.mkdtemp(prefix="movlr-slurm-"))
-    ran("sinfo", "--version")
-    ran("sinfo")
-    note("$ " + " ".join(["movlr-jax search", "-m", *sweep(Path("sweep"), *SLURM)[4:]]))
-    log = (root / "said.txt").open("w")
-    child = subprocess.Popen(sweep(root / "sweep", *SLURM), stderr=log, stdout=log)
+    print("$", *sweep(Path("sweep"), *SLURM), flush=True)
+    child = subprocess.Popen(sweep(root / "sweep", *SLURM))
     runs = [root / "sweep" / str(i) for i in range(4)]
-    killed: dict[int, float] = {}
-    shown, started = "", time.monotonic()
+    killed, shown, started = set[int](), "", time.monotonic()
     while child.poll() is None and time.monotonic() - started < 3600:
         time.sleep(0.2)
         queue = subprocess.run(["squeue", "-h", "-o", "%i %T %r"], capture_output=True, text=True).stdout
+        at = f"[{time.monotonic() - started:5.0f} s]"
         for i, run in enumerate(runs):
             if i not in killed and evaluated(run) and (pid := process_of(run)):
                 done = len(evaluated(run))
                 os.kill(pid, signal.SIGKILL)
-                killed[i] = time.monotonic() - started
-                note(f"[{killed[i]:5.0f} s] kill -9 {pid}: job {i}, {done} programs recorded")
+                killed.add(i)
+                print(f"{at} kill -9 {pid}: job {i}, {done} programs recorded", flush=True)
         if queue != shown:
             shown = queue
-            note(f"[{time.monotonic() - started:5.0f} s] squeue: {'; '.join(queue.splitlines()) or 'empty'}")
-    note(once((root / "said.txt").read_text().replace(str(root), "").rstrip()))
-    records = sorted((root / "sweep" / ".submitit").rglob("*_log.out"))
-    for record in records[:1]:
-        note(f"$ cat {record.relative_to(root)}")
-        note(record.read_text().rstrip())
-    for record in sorted((root / "sweep" / ".submitit").rglob("*_log.err"))[:1]:
-        note(f"$ cat {record.relative_to(root)}")
-        note(record.read_text().rstrip())
-    ran("tail", "-n", "4", "/var/log/slurm/jobs.txt")
-    note("$ " + " ".join(["movlr-jax search", "-m", *sweep(Path("alone"))[4:]]))
+            print(f"{at} squeue: {'; '.join(queue.splitlines()) or 'empty'}", flush=True)
+    print("$", *sweep(Path("alone")), flush=True)
     subprocess.run(sweep(root / "alone"), stderr=subprocess.DEVNULL, check=True)
     alone = [root / "alone" / str(i) for i in range(4)]
     same = [evaluated(a) == evaluated(b) != [] for a, b in zip(runs, alone, strict=True)]
     best = [(a / "best.py").read_bytes() == (b / "best.py").read_bytes() for a, b in zip(runs, alone, strict=True)]
-    note(f"killed: {len(killed)} of 4; status of the sweep: {child.returncode}")
-    note(f"as without Slurm and without kills: programs and measures {same}, best.py {best}")
-    said.append("```")
-    if out:
-        out.write_text("\n".join(said) + "\n")
+    print(f"killed: {len(killed)} of 4; status of the sweep: {child.returncode}")
+    print(f"as without Slurm and without kills: programs and measures {same}, best.py {best}")
     shutil.rmtree(root)
     return 0 if all(same) and all(best) and len(killed) == 4 and child.returncode == 0 else 1
 

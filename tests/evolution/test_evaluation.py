@@ -40,16 +40,15 @@ def poor(task: Task) -> Task:
     return task.replace(measure=lambda episode, task: {"success": 0.0, "distance_m": -100.0})
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-@pytest.mark.parametrize("scheme", ["active", "round_robin"])
-def test_a_perfect_episode_that_diverged_is_the_last(task: Task, scheme: str, place: int):
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_perfect_episode_that_diverged_is_the_last(task: Task, place: int):
     """However good it was until then, any that ran is before it."""
     made = walk(task, Gait(seconds=2.0))
     ran = [outcome(poor(task), made), outcome(poor(task), made)]
     lost = outcome(task, replace(made, valid=np.asarray(len(made.actions) - 1)))
     entrants = [Evaluation.of(Program(0, 0), trial) for trial in (*ran[:place], lost, *ran[place:])]
     judge = MetricsJudge()
-    result = rank(range(3), lambda pairs: [judge.compare(task, entrants[i], entrants[j]) for i, j in pairs], scheme)
+    result = rank(range(3), lambda pairs: [judge.compare(task, entrants[i], entrants[j]) for i, j in pairs])
     assert result.order[-1] == place
     assert lost.failed
     assert lost.metrics["distance_m"] > 5.9
@@ -91,7 +90,7 @@ def test_a_trial_has_the_series_and_the_terms(task: Task):
 UP = 'WEIGHTS = {"up": 1.0}\ndef reward(state, action):\n    return {"up": state.pos("foot")[2]}\n'
 
 
-@pytest.mark.parametrize("rule", ["mppi", "evosax"])
+@pytest.mark.parametrize("rule", ["mppi", pytest.param("evosax", marks=pytest.mark.slow)])
 def test_a_trial_alone_and_in_a_batch_is_bitwise_the_same(rule: str):
     """Whatever other programs and trials are simulated with it; trials of other seeds differ."""
     config = compose([f"+task={SUPPORT / 'tiny_task.py'}", "optimizer=mppi", f"optimizer.mppi.rule={rule}",

@@ -11,6 +11,7 @@ from cli_cases import SUPPORT
 from movlr_jax.cli.compare import main as compare
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
+from movlr_jax.evolution.vet import rescaled
 from movlr_jax.storage.archive import Archive
 
 TINY = str(SUPPORT / "tiny_task.py")
@@ -82,3 +83,23 @@ def test_the_winner_is_trained_in_full_once_and_that_is_what_a_comparison_counts
     assert json.loads((run / "rl_base" / "full.json").read_text())["metrics"] == full["metrics"]
     assert row["success"] == full["metrics"]["success"]
     assert full["metrics"] != short["metrics"]
+
+
+PROGRAM = 'WEIGHTS = {weights}\n\n\ndef reward(state, action):\n    return {{"a": 1.0, "b": state.time}}\n'
+
+
+@pytest.mark.parametrize(
+    ("weights", "limits", "expected"),
+    [
+        ('{"a": 200.0, "b": 50.0}', (0.0, 1.0), '{"a": 1, "b": 0.25}'),
+        ('{"a": 0.5, "b": 1.0}', (0.0, 1.0), '{"a": 0.5, "b": 1.0}'),  # as it was written
+        ('{"a": 200.0, "b": 50.0}', None, '{"a": 200.0, "b": 50.0}'),
+        ('{"a": -4.0, "b": 1.0}', (0.0, 2.0), '{"a": -2, "b": 0.5}'),  # no scale makes it positive
+    ],
+)
+def test_a_given_program_keeps_the_ratios_of_its_weights(weights: str, limits, expected: str):
+    assert rescaled(PROGRAM.format(weights=weights), limits) == PROGRAM.format(weights=expected)
+
+
+def test_a_given_program_that_is_not_python_is_left_to_vetting():
+    assert rescaled("x = = 1", (0.0, 1.0)) == "x = = 1"

@@ -34,8 +34,7 @@ def test_who_has_a_fault_does_not_win_and_the_disagreement_is_kept(why: str, sai
     assert other.overruled
 
 
-@pytest.mark.parametrize("metrics", [{}, {"fell": 1.0}, {"dropped": 1.0}])
-@pytest.mark.parametrize("said", ["first", "second", "tie"])
+@pytest.mark.parametrize(("metrics", "said"), [({}, "first"), ({"fell": 1.0}, "second"), ({"dropped": 1.0}, "tie")])
 def test_between_equals_and_where_they_agree_the_judge_has_the_last_word(metrics: dict[str, float], said):
     preference = Preference(said, "as it looks")
     assert gated(preference, candidate(0, **metrics), candidate(1, **metrics)) is preference

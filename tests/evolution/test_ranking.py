@@ -50,8 +50,7 @@ def tournament(n: int, games: int, seed: int) -> tuple[list[tuple[int, int]], np
     return data, wins
 
 
-@pytest.mark.parametrize(("n", "games"), [(2, 5), (5, 12), (8, 200)])
-@pytest.mark.parametrize("variance", [0.5, 4.0])
+@pytest.mark.parametrize(("n", "games", "variance"), [(2, 5, 4.0), (5, 12, 0.5), (8, 200, 4.0)])
 def test_fit_is_that_of_choix(n: int, games: int, variance: float):
     """choix penalises alpha * |s|^2, which is a Gaussian prior of variance 1 / (2 alpha)."""
     data, wins = tournament(n, games, seed=n)
@@ -83,20 +82,11 @@ def test_fit_is_the_top_of_the_posterior_and_the_covariance_its_curvature():
     np.testing.assert_allclose(np.linalg.inv(covariance), -np.array(curvature), atol=1e-5)
 
 
-def test_strengths_stay_finite_when_somebody_never_loses():
-    wins = np.zeros((3, 3))
-    wins[0, 1:] = 1000
-    strengths, covariance = fit(3, wins)
-    assert np.isfinite(strengths).all()
-    assert np.isfinite(covariance).all()
-    assert strengths.argmax() == 0
-
-
 @pytest.mark.parametrize("scheme", ["active", "round_robin"])
 def test_a_judge_who_answers_by_position_gives_ties(scheme: str):
     result = rank(4, lambda first, second: Preference("first", "it came first"), scheme)
     np.testing.assert_allclose(result.strengths, 0, atol=1e-9)
-    assert result.flip_rate == 1
+    assert flip_rate(result.comparisons) == 1
     assert result.order == [0, 1, 2, 3]
     assert result.p_best.max() < 0.5
 
@@ -117,15 +107,7 @@ def test_silence_ranks_nobody_and_keeps_who_stood(scheme: str, calls: int):
     assert result.order[0] == 2
     assert result.unranked == {0, 1, 2, 3}
     assert len(asked) == calls
-    assert result.flip_rate == 0
-
-
-def test_a_generation_of_silence_keeps_the_best_of_before():
-    known = rank(3, Judge([0.0, 2.0, 1.0]), "round_robin").comparisons
-    result = rank(5, lambda i, j: SILENT, earlier=known, entrants=[1, 3, 4])
-    assert result.order[0] == 1
-    assert result.unranked == {3, 4}
-    assert set(result.order[-2:]) == {3, 4}
+    assert flip_rate(result.comparisons) == 0
 
 
 def test_each_meeting_of_a_pair_is_a_flip_or_none():
@@ -138,15 +120,14 @@ def test_each_meeting_of_a_pair_is_a_flip_or_none():
     assert flip_rate([Comparison.of(i, j, Preference(said, "")) for i, j, said in flipped]) == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 8, 13])
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_perfect_judge_finds_the_best_within_the_budget(n: int, seed: int):
-    strengths = np.random.default_rng(seed).permutation(n)
+@pytest.mark.parametrize("n", [2, 5, 13])
+def test_a_perfect_judge_finds_the_best_within_the_budget(n: int):
+    strengths = np.random.default_rng(n).permutation(n)
     judge = Judge(strengths)
     result = rank(n, judge)
     assert result.order[0] == strengths.argmax()
     assert len(judge.calls) == len(result.comparisons) <= 4 * n
-    assert result.flip_rate == 0
+    assert flip_rate(result.comparisons) == 0
 
 
 def test_the_paper_shows_each_newcomer_first_and_once():
@@ -165,34 +146,26 @@ def test_what_was_compared_before_counts():
     assert {frozenset(pair) for pair in judge.calls[:4]} == {frozenset((1, 4)), frozenset((4, 5))}
     assert all(4 in pair for pair in judge.calls[2:]), "then the leader meets the likeliest challengers"
     assert len(judge.calls) <= 12
-    assert result.flip_rate == 0
+    assert flip_rate(result.comparisons) == 0
     together = fit(6, pairwise.wins_of(range(6), [*before.comparisons, *result.comparisons]))[0]
     np.testing.assert_array_equal(result.strengths, together)
 
 
-@pytest.mark.parametrize("budget", [8, 12, 20, 40])
-def test_the_budget_is_a_limit(budget: int):
-    judge = Judge(np.zeros(5), slope=1.0)
-    rank(5, judge, budget=budget)
-    assert len(judge.calls) <= budget
-
-
 def test_top_1_of_ten_with_a_biased_judge():
-    """400 trials, first shown favoured by 0.8 logits: active pairs in both orders find the best most often."""
-    found: dict[str, int] = dict.fromkeys(("active", "round_robin", "knockout", "paper"), 0)
-    for seed in range(400):
+    """200 trials, first shown favoured by 0.8 logits: active pairs in both orders find the best most often."""
+    found: dict[str, int] = dict.fromkeys(("active", "knockout", "paper"), 0)
+    for seed in range(200):
         strengths = np.random.default_rng(seed).normal(size=10)
         for scheme in found:
             judge = Judge(strengths, slope=1.5, bias=0.8, seed=10_000 + seed)
             result = rank(10, judge, scheme, 40 if scheme == "active" else None)
             found[scheme] += result.order[0] == strengths.argmax()
-            assert len(judge.calls) <= {"active": 40, "round_robin": 90, "knockout": 18, "paper": 9}[scheme]
-    assert found["active"] > 0.66 * 400, found
-    assert found["active"] > found["knockout"] + 30 > found["paper"] + 30, found
+            assert len(judge.calls) <= {"active": 40, "knockout": 18, "paper": 9}[scheme]
+    assert found["active"] > 0.66 * 200, found
+    assert found["active"] > found["knockout"] + 15 > found["paper"] + 15, found
 
 
-@pytest.mark.parametrize("raters", [1, 2, 3])
-@pytest.mark.parametrize("scheme", ["active", "round_robin", "knockout"])
+@pytest.mark.parametrize(("raters", "scheme"), [(1, "round_robin"), (2, "active"), (3, "knockout")])
 def test_each_pair_is_shown_to_every_rater(raters: int, scheme: str):
     judge = Judge(np.arange(5), slope=1.0)
     rank(5, judge, scheme, presentation=to_people(raters))

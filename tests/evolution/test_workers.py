@@ -21,7 +21,7 @@ from movlr_jax.config.compose import compose
 from movlr_jax.engine.parts import task_and_optimizer
 from movlr_jax.errors import ProgramError
 from movlr_jax.evolution.evaluation import evaluate, make_probe
-from movlr_jax.evolution.workers.shard import Packed, evaluate_shard, shards, unpack
+from movlr_jax.evolution.workers.shard import evaluate_shard, shards, unpack
 from movlr_jax.sandbox.probe import Probe
 from movlr_jax.sandbox.vet import Sandbox
 
@@ -54,18 +54,18 @@ def test_a_program_travels_as_operations_that_are_checked_again(tiny, probe: Pro
     travelling = pickle.dumps(shard)
     assert b"def reward" not in travelling
     assert b"jnp" not in travelling
-    arrived = unpack(pickle.loads(travelling).programs[0], tiny.layout)
+    arrived = unpack(*pickle.loads(travelling).programs[0], tiny.layout)
     assert (arrived.structure, arrived.weights, arrived.cost) == (
         verdict.program.structure, verdict.program.weights, verdict.program.cost,
     )  # fmt: skip
     assert arrived.source == ""
-    document = shard.programs[0].document
+    document, _ = shard.programs[0]
     forbidden = document.replace(b'"sub"', b'"pure_callback"')
     assert forbidden != document
     with pytest.raises(ProgramError):
-        unpack(Packed(forbidden, verdict.program.weights), tiny.layout)
+        unpack(forbidden, verdict.program.weights, tiny.layout)
     with pytest.raises(ProgramError):  # terms that are not those of the program
-        unpack(Packed(document, {"near": 2.0}), tiny.layout)
+        unpack(document, {"near": 2.0}, tiny.layout)
 
 
 def test_parts_of_a_batch_are_bitwise_the_same_as_the_whole_batch():

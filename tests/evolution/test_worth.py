@@ -113,42 +113,26 @@ def test_a_third_program_links_two_that_never_met():
     assert posterior.mean[2] - posterior.mean[0] == pytest.approx(4.0, abs=0.6)
 
 
-def test_items_in_another_order_give_the_same_belief():
+def test_order_of_the_items_and_unit_of_the_score_change_no_probability():
+    """A shift of one trial changes hardly one."""
     rng = np.random.default_rng(1)
     _, values = drawn(rng, 5, 3, 1.0)
-    plain = of_matrix(values)
-    order = rng.permutation(5)
-    turned = of_matrix(values[order])
+    plain, order = of_matrix(values), rng.permutation(5)
+    turned, other = of_matrix(values[order]), of_matrix(1e4 * values - 7e5)
     np.testing.assert_allclose(turned.mean, plain.mean[order])
     np.testing.assert_allclose(turned.better, plain.better[np.ix_(order, order)])
     np.testing.assert_allclose(turned.p_best, plain.p_best[order], atol=0.03)  # by draws
-
-
-def test_another_unit_and_origin_of_the_score_change_no_probability():
-    _, values = drawn(np.random.default_rng(3), 4, 3, 1.0)
-    plain, other = of_matrix(values), of_matrix(1e4 * values - 7e5)
     np.testing.assert_allclose(other.better, plain.better, atol=1e-6)
     assert other.noise == pytest.approx(1e4 * plain.noise)
-
-
-def test_a_shift_of_one_trial_changes_no_order_and_hardly_a_probability():
-    _, values = drawn(np.random.default_rng(4), 4, 4, 1.0)
-    plain, shifted = of_matrix(values), of_matrix(values + np.array([0.0, 5.0, 0.0, -9.0]))
-    np.testing.assert_array_equal(np.argsort(plain.mean), np.argsort(shifted.mean))
+    shifted = of_matrix(values + np.array([0.0, 5.0, -9.0]))
     np.testing.assert_allclose(shifted.better, plain.better, atol=0.05)
-
-
-@pytest.mark.parametrize("values", [[[3.0]], [[3.0, 3.0]], [[3.0, 5.0]]])
-def test_one_program_is_the_best(values: list[list[float]]):
-    posterior = of_matrix(values)
-    assert posterior.p_best.tolist() == [1.0]
-    assert np.isfinite(posterior.mean).all()
 
 
 def test_equal_values_or_none_say_nothing():
     for posterior in (of_matrix(np.full((3, 2), 7.0)), from_scores(3, [], [], [])):
         np.testing.assert_allclose(posterior.better, 0.5, atol=1e-6)
         np.testing.assert_allclose(posterior.p_best, 1 / 3, atol=0.03)
+    assert of_matrix([[3.0, 5.0]]).p_best.tolist() == [1.0]
 
 
 def test_a_program_without_a_trial_is_known_least():
@@ -157,8 +141,7 @@ def test_a_program_without_a_trial_is_known_least():
     assert posterior.p_better(0, 1) > max(posterior.p_better(0, 2), posterior.p_better(2, 1))
 
 
-@pytest.mark.parametrize("n", [4, 8])
-@pytest.mark.parametrize("trials", [2, 5])
+@pytest.mark.parametrize(("n", "trials"), [(4, 5), (8, 2)])
 def test_beliefs_from_scores_are_right_as_often_as_they_say(n: int, trials: int):
     rng = np.random.default_rng(n + trials)
     best, is_best, better, is_better = [], [], [], []
@@ -186,14 +169,13 @@ def test_a_hundred_answers_about_one_trial_say_less_than_a_few_about_many():
     assert many.p_better(0, 1) > 0.95
 
 
-def test_a_judge_that_always_prefers_the_first_shown_says_nothing():
+def test_answers_by_position_ties_and_no_answers_say_nothing_about_the_order():
     posterior = from_answers(2, [a for t in range(4) for a in ((0, 1, t, "first"), (1, 0, t, "first"))])
     assert posterior.p_better(0, 1) == pytest.approx(0.5, abs=1e-6)
-
-
-def test_ties_say_nothing_about_the_order():
     posterior = from_answers(3, [(0, 1, 0, "tie"), (1, 0, 0, "tie"), (1, 2, 0, "tie"), (2, 1, 0, "tie")])
     np.testing.assert_allclose(posterior.better[[0, 1], [1, 2]], 0.5, atol=1e-6)
+    np.testing.assert_allclose(from_answers(3, []).better, 0.5)
+    assert from_answers(1, []).p_best.tolist() == [1.0]
 
 
 def test_answers_against_each_other_make_every_answer_weaker():
@@ -213,12 +195,7 @@ def test_answers_in_another_order_give_the_same_belief():
     np.testing.assert_allclose(from_answers(4, exchanged).better, plain.better[::-1, ::-1], atol=1e-9)
 
 
-def test_no_answers_say_nothing():
-    np.testing.assert_allclose(from_answers(3, []).better, 0.5)
-    assert from_answers(1, []).p_best.tolist() == [1.0]
-
-
-@pytest.mark.parametrize("wrong", [0.0, 0.1, 0.2, 0.3])
+@pytest.mark.parametrize("wrong", [0.0, 0.2])
 def test_beliefs_from_answers_are_right_as_often_as_they_say(wrong: float):
     rng = np.random.default_rng(round(100 * wrong))
     best, is_best = [], []
@@ -250,6 +227,9 @@ def test_a_trial_with_a_fault_lies_below_every_sound_one_and_keeps_its_order():
 def test_a_score_that_is_not_finite_counts_as_the_lowest_of_its_kind():
     values = trial_values([TrialScore(0, None, s) for s in (2.0, -math.inf, math.nan, 5.0)])
     assert values.tolist() == [2.0, 2.0, 2.0, 5.0]
+    failures = trial_values([TrialScore(3, None, -math.inf)] * 3)
+    assert np.isfinite(failures).all()
+    assert np.ptp(failures) == 0.0
 
 
 def test_successes_count_if_nothing_has_a_score():
@@ -257,26 +237,16 @@ def test_successes_count_if_nothing_has_a_score():
     assert values[0] > values[1]
 
 
-@pytest.mark.parametrize("fault", [0, 2, 3])
-def test_failures_alone_are_all_equal(fault: int):
-    values = trial_values([TrialScore(fault, None, -math.inf)] * 3)
-    assert np.isfinite(values).all()
-    assert len(set(values.tolist())) == 1
-    assert trial_values([]).shape == (0,)
-
-
 # --- intervals and rules
 
 
-def test_interval_of_a_rate_is_wilsons():
-    """7 of 8: (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n) with z = 1.96."""
-    low, high = rate_interval(7, 8)
-    assert (low, high) == (pytest.approx(0.529, abs=1e-3), pytest.approx(0.978, abs=1e-3))
+def test_intervals_are_wilsons_and_that_of_the_t_distribution():
+    """7 of 8: (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n) with z = 1.96.
+
+    Mean 2, deviation 1, n = 3: 2 +- 4.303 / sqrt(3).
+    """
+    assert rate_interval(7, 8) == (pytest.approx(0.529, abs=1e-3), pytest.approx(0.978, abs=1e-3))
     assert rate_interval(0, 0) == (0.0, 1.0)
-
-
-def test_interval_of_a_mean_is_that_of_the_t_distribution():
-    """Mean 2, deviation 1, n = 3: 2 +- 4.303 / sqrt(3)."""
     assert mean_interval([1.0, 2.0, 3.0]) == (pytest.approx(-0.484, abs=1e-3), pytest.approx(4.484, abs=1e-3))
     assert mean_interval([1.0]) == (-math.inf, math.inf)
 

@@ -14,9 +14,8 @@ from model_calls import KEY, KINDS, Asking, judging, question
 from movlr_jax.errors import BudgetSpent, UserError
 from movlr_jax.language.clients.answers import Descriptors, Judgement, read
 from movlr_jax.language.clients.call import Media, Message, Question, Reply
-from movlr_jax.language.clients.client import Budget, ModelClient
+from movlr_jax.language.clients.client import Budget, ModelClient, open_client
 from movlr_jax.language.clients.openai_compatible import OpenAICompatible, instruction
-from movlr_jax.language.clients.opening import open_client
 from movlr_jax.language.clients.replay import Replayed, RunAnswers
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import Archive
@@ -116,7 +115,7 @@ def test_wrong_key_is_reported_at_once_and_never_shown(kind: str, serve, archive
 def test_missing_key_is_reported_before_anything_is_sent(kind: str, archive: Archive):
     config = ModelConfig(KINDS[kind], model="m", key_env="MOVLR_TEST_KEY")
     with pytest.raises(UserError, match="llm needs a key: set the environment variable MOVLR_TEST_KEY"):
-        open_client(config, "llm", None, archive, Budget(archive), print)
+        open_client(config, "llm", None, Budget(archive), print)
 
 
 def test_server_on_this_machine_needs_no_key_and_no_proxy(serve, monkeypatch: pytest.MonkeyPatch):

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import mujoco
 import numpy as np
 import pytest
 
-from movlr_jax.language.base import ProposalRequest
-from movlr_jax.language.clients.answers import Program
 from movlr_jax.language.excerpt import MAX_CHARACTERS, mjcf_excerpt
-from movlr_jax.language.proposer import ModelProposer, edit_talk
 from movlr_jax.tasks import Task, build_task
 
 
@@ -39,24 +34,3 @@ def test_excerpt_read_by_mujoco_has_the_same_bodies_and_joints(task: Task):
         original = task.model.joint(read.joint(joint).name)
         np.testing.assert_allclose(placed[1].xaxis[joint], placed[0].xaxis[original.id], atol=2e-3)
         np.testing.assert_allclose(read.jnt_range[joint], original.range, rtol=1e-3, atol=1e-4)
-
-
-class Client:
-    """Keeps the questions and answers with a program."""
-
-    name = "client"
-
-    def __init__(self):
-        self.questions = []
-
-    def ask(self, questions):
-        self.questions += questions
-        return [SimpleNamespace(value=Program(program="WEIGHTS = {}", changes=""), problem=None) for _ in questions]
-
-
-@pytest.mark.parametrize("wanted", [False, True])
-def test_request_contains_the_excerpt_only_with_mjcf(task: Task, wanted: bool):
-    client = Client()
-    proposer = ModelProposer(client, edit_talk, 1.0, 0, mjcf=wanted)  # pyright: ignore[reportArgumentType]
-    proposer.propose(ProposalRequest(0, task, None, None, (), 0), 1)
-    assert any("<worldbody>" in str(part) for part in client.questions[0].messages[-1].parts) == wanted

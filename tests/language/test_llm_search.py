@@ -41,48 +41,35 @@ def keys(monkeypatch: pytest.MonkeyPatch):
 @pytest.fixture(scope="module")
 def shared() -> Iterator[None]:
     """Task, planner and sandbox of all searches here, built once for each set of settings."""
-    kept: dict[str, object] = {}
 
-    def once(name: str, make: Callable) -> Callable:
+    def once(make: Callable, key: Callable = repr) -> Callable:
+        kept: dict[str, object] = {}
+
         def build(*args):
-            key = name + repr(args[0])
-            if key not in kept:
-                kept[key] = make(*args)
-            return kept[key]
+            name = key(args[0])
+            if name not in kept:
+                kept[name] = make(*args)
+            return kept[name]
 
         return build
 
-    class Shared(parts.Sandbox):
-        def close(self) -> None:
-            pass
+    real, sandboxes = parts.Sandbox, []
 
-    sandboxes: list[Shared] = []
-
-    def sandbox(probe, name: str, batch) -> Shared:
+    def sandbox(probe, name: str, batch) -> parts.Sandbox:
         if not sandboxes:
-            sandboxes.append(Shared(probe, name=name, batch=batch))
+            sandboxes.append(real(probe, name=name, batch=batch))
+            sandboxes[0].close = lambda: None
         return sandboxes[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        tasks = once("task", lambda settings: task_of(settings.config))
-        planners = once("planner", build_optimizer)
-        patch.setattr(engine_search, "task_of", lambda config: tasks(_Settings(config)))
-        patch.setattr(engine_search, "build_optimizer", planners)
+        tasks = once(task_of, lambda config: f"{config.task} {config.model} {config.episode_s}")
+        patch.setattr(engine_search, "task_of", tasks)
+        patch.setattr(engine_search, "build_optimizer", once(build_optimizer))
         patch.setattr(engine_search, "close", lambda planner: None)  # the next search needs it
         patch.setattr(parts, "Sandbox", sandbox)
         yield
     for one in sandboxes:
-        parts.Sandbox.close(one)
-
-
-class _Settings:
-    """Settings of a task, told apart by what makes the task."""
-
-    def __init__(self, config):
-        self.config = config
-
-    def __repr__(self) -> str:
-        return f"{self.config.task} {self.config.model} {self.config.episode_s}"
+        real.close(one)
 
 
 def everything(folder: Path) -> bytes:
@@ -104,13 +91,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, shared: None) -> Path:
         assert llm.good()
         assert vlm.good()
         assert any(r["fault"] for r in [*llm.requests, *vlm.requests])
-        twice = {identity for identity, n in (llm.answered + vlm.answered).items() if n > 1}
-        told = [
-            (r["asked"].wants, r["asked"].seed[:8], r["fault"])
-            for r in [*llm.requests, *vlm.requests]
-            if r["id"] in twice
-        ]
-        assert not twice, told
+        assert max((llm.answered + vlm.answered).values()) == 1, "nothing was paid for twice"
     return run
 
 
@@ -241,8 +222,7 @@ def test_eureka_sees_no_image_and_speaks_in_four_messages(shared: None, tmp_path
 
 def test_harmon_sees_four_pictures_of_each_motion(shared: None, tmp_path: Path):
     llm, vlm, _ = run_method("harmon", tmp_path)
-    counts = {(r["asked"].wants, len(r["asked"].media)) for r in vlm.requests}
-    assert counts == {("winner", 8), ("advice", 4)}, "four of each motion"
+    assert {(r["asked"].wants, len(r["asked"].media)) for r in vlm.requests} == {("winner", 8), ("advice", 4)}
     assert {kind for r in vlm.requests for kind, _ in r["asked"].media} == {"image/jpeg"}
     assert not any(a.media for a in programs(llm))
 
@@ -305,7 +285,7 @@ def test_motions_are_described_once_for_the_proposer(shared: None, tmp_path: Pat
 
 
 def test_search_ends_at_the_alignment_of_the_method(shared: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    run, going, said = tmp_path / "run", tmp_path / "going", "the search ends after generation 0: "
+    run, said = tmp_path / "run", "the search ends after generation 0: "
     settings = ["method=motionvl", "generations=3"]
     with modelled(run, *settings, brain=observer(0.95)) as (llm, vlm):
         assert said in capsys.readouterr().err
@@ -320,10 +300,6 @@ def test_search_ends_at_the_alignment_of_the_method(shared: None, tmp_path: Path
         assert data.stopped.endswith("reaches an alignment of 0.95 with the task (method.stop_alignment=0.9)")
         assert data.stopped in render(data)
         assert is_finished(compose([f"resume={run}"]))
-    with modelled(going, *settings, "method.stop_alignment=null", brain=observer(0.95)):
-        pass
-    with Archive.open(going, write=False) as archive:
-        assert len(archive.events("ranked")) == 3
 
 
 def test_weights_outside_the_range_of_the_method_are_repaired(shared: None, tmp_path: Path):
@@ -374,7 +350,7 @@ def test_broken_program_is_sent_back_with_its_reason(shared: None, tmp_path: Pat
     run = tmp_path / "run"
     with modelled(run, "candidates=3", "generations=1", "retries=2", brain=stubborn) as (llm, _):
         repairs = [a for a in programs(llm) if "cannot be used" in a.said]
-    assert any("there is no body" in a.said and 'state.pos("' in a.said for a in repairs)
+    assert any("there is no body" in a.said for a in repairs)
     assert len(outcome(run)[2]) == 3, "a slot that stays broken is an entry"
 
 

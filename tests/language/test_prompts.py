@@ -14,7 +14,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from movlr_jax._util.resources import resource_dir
-from movlr_jax.evolution.scripted.critics import ReflectionCritic
+from movlr_jax.evolution.scripted.metrics import ReflectionCritic
 from movlr_jax.language import critic as critics
 from movlr_jax.language import judge as judges
 from movlr_jax.language import prompts
@@ -244,7 +244,7 @@ def test_success_measure_stays_hidden_from_writers_and_judges(messages: dict[str
             assert "0.07" not in text, name
 
 
-def test_requests_made_together_differ_with_directions(task: Task):
+def test_requests_made_together_differ_with_directions_and_show_the_model_with_mjcf(task: Task):
     sent = []
 
     class Client(ModelClient):
@@ -254,7 +254,8 @@ def test_requests_made_together_differ_with_directions(task: Task):
             return [SimpleNamespace(value=program, problem=None) for _ in questions]
 
     for directed in (True, False):
-        proposer = writers.ModelProposer(Client(), writers.edit_talk, 1.0, 0, directed)  # pyright: ignore
+        proposer = writers.ModelProposer(Client(), directed=directed, mjcf=directed)  # pyright: ignore
         for generation in (0, 2):
             proposer.propose(ProposalRequest(generation, task, BEST, CRITIQUE, (BEST,), 0), 4)
     assert [len(set(texts)) for texts in sent] == [4, 4, 1, 1]
+    assert ["<worldbody>" in texts[0] for texts in sent] == [True, True, False, False]

@@ -10,8 +10,7 @@ from fake_servers import FakeServer
 from movlr_jax._util.settings import changed
 from movlr_jax.language.clients.answers import Judgement, Program, Ready
 from movlr_jax.language.clients.call import Answer, Message, Question
-from movlr_jax.language.clients.client import Budget, ModelClient
-from movlr_jax.language.clients.opening import open_client
+from movlr_jax.language.clients.client import Budget, ModelClient, open_client
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import Archive
 
@@ -41,9 +40,7 @@ class Asking:
         self.server, self.said = server, list[str]()
         budget = {name: settings.pop(name) for name in ("max_calls", "max_cost_usd") if name in settings}
         config = changed(ModelConfig(KINDS[server.kind]), base_url=server.url, **{**COMMON, **settings})
-        self.client: ModelClient = open_client(
-            config, "llm", None, archive, Budget(archive, **budget), self.said.append
-        )
+        self.client: ModelClient = open_client(config, "llm", None, Budget(archive, **budget), self.said.append)
         self.ask = self.client.ask
 
     @property

@@ -1,4 +1,4 @@
-"""The default judge and critic. They read the task's metrics and use no vision model."""
+"""The judge and the critics that read numbers and use no vision model."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from movlr_jax.evolution.gates import score_of
 from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.language.base import Critique, Evaluation, Preference, TermAdvice
 from movlr_jax.tasks import Task
@@ -20,24 +21,16 @@ class MetricsJudge:
 
     def compare(self, task: Task, a: Evaluation, b: Evaluation) -> Preference:
         """Return which evaluation is better; a is "first". Without a valid score, an evaluation loses."""
-        first, second = _score(task, a), _score(task, b)
-        if first is None or second is None:
-            if first is None and second is None:
+        first, second = score_of(task, a), score_of(task, b)
+        if not math.isfinite(first) or not math.isfinite(second):
+            if first == second:
                 return Preference("tie", "both failed")
-            return Preference("second" if first is None else "first", "the other failed")
+            return Preference("first" if first > second else "second", "the other failed")
         digits = ".2f" if task.scoring.tie else ".4g"
         reason = f"task score {first:{digits}} against {second:{digits}}"
         if first == second or abs(first - second) <= task.scoring.tie:
             return Preference("tie", reason)
         return Preference("first" if first > second else "second", reason)
-
-
-def _score(task: Task, candidate: Evaluation) -> float | None:
-    """Return the task score, or None if the candidate failed, a simulation diverged, or the score is NaN."""
-    if candidate.failed or candidate.metrics.get("diverged_fraction", 0.0) > 0:
-        return None
-    score = task.scoring.score(dict(candidate.metrics))
-    return None if math.isnan(score) else score
 
 
 @dataclass(frozen=True)
@@ -77,3 +70,38 @@ def advise(task: Task, needs: Sequence[Need], weights: Mapping[str, float]) -> l
         elif present:
             found[present[0].name] = TermAdvice("strengthen", present[0].name, need.problem)
     return [*found.values()]
+
+
+@dataclass(frozen=True)
+class StatisticsCritic:
+    """MotionVL without vision: the statistics of the terms."""
+
+    name = "statistics of the terms (no vision model)"
+
+    def criticise(self, task: Task, best: Evaluation) -> Critique:
+        from movlr_jax.language import prompts  # they take long to import, and --help lists critics
+
+        return prompts.described(best, self.name)
+
+
+@dataclass(frozen=True)
+class ReflectionCritic:
+    """Eureka: a text with the term statistics and task score of a candidate. No vision model."""
+
+    name = "reflection on the numbers (no vision model)"
+
+    def criticise(self, task: Task, best: Evaluation) -> Critique:
+        from movlr_jax.language import prompts
+
+        text = prompts.reflection(task, best)
+        return Critique(bool(best.metrics.get("success", 0.0)), (), (), self.name, text)
+
+
+@dataclass(frozen=True)
+class NoCritic:
+    """For methods whose proposer watches the motion itself."""
+
+    name = "none (the proposer watches the motion itself)"
+
+    def criticise(self, task: Task, best: Evaluation) -> Critique:
+        return Critique(bool(best.metrics.get("success", 0.0)), (), (), self.name)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from movlr_jax.evolution.scripted.gait_terms import gait_terms
 from movlr_jax.evolution.scripted.plain_terms import named_joints, named_places, plain_terms
 from movlr_jax.models.actuators import control_scale
 from movlr_jax.rewards.term import Term, along, quoted, tuple_of
@@ -15,6 +14,8 @@ from movlr_jax.tasks import Task
 from movlr_jax.tasks.simple import as_share
 
 _OF_MOTION = ("velocity", "heading", "slope", "stride_frequency")  # goals that come with a motion
+_GOALS_OF_GAIT = ("velocity", "heading", "slope")
+_PARTS_OF_GAIT = ("pelvis", "head", "left_foot", "right_foot", "left_toes", "right_toes")
 FINGERS = ("thumb", "index", "middle", "ring", "little")
 
 
@@ -23,7 +24,7 @@ def library(task: Task) -> dict[str, Term]:
     terms: list[Term] = []
     if "object" in task.roles and "object_pos" in task.goals:
         terms += _object_terms(task.roles["object"], task)
-    terms += gait_terms(task)
+    terms += _gait_terms(task)
     if not terms:
         terms += plain_terms(task)
     own = {term.name for term in terms}
@@ -122,3 +123,77 @@ def _object_terms(thing: str, task: Task) -> list[Term]:
         reach = f"sum(jnp.linalg.norm(state.site(tip) - {pos}) for tip in {tuple_of(tips)})"
         terms.append(Term("fingers", "hold", 20.0, f"-{reach} / {len(tips)}"))
     return terms
+
+
+def _gait_terms(task: Task) -> list[Term]:
+    """Return the terms, the most useful of each kind first; none if the task has no walker or no goal velocity."""
+    if not ({*_GOALS_OF_GAIT} <= {*task.goals} and {*_PARTS_OF_GAIT} <= {*task.roles}):
+        return []
+    role = task.roles
+    pelvis, head = role["pelvis"], role["head"]
+    feet = [role[part] for part in ("left_foot", "left_toes", "right_foot", "right_toes")]
+    middle = " + ".join(f"state.pos({quoted(foot)})" for foot in feet)
+    start = " + ".join(f"state.initial.pos({quoted(foot)})" for foot in feet)
+    turned = f"(state.rot({quoted(pelvis)}) @ state.initial.rot({quoted(pelvis)}).T)"
+    climb = f'state.goal("slope") * (state.pos({quoted(head)}) - state.initial.pos({quoted(head)}))[0]'
+    sunk = f"(state.initial.pos({quoted(head)}) - state.pos({quoted(head)}))[2] + {climb}"
+    stance = f"(state.capture_point - state.initial.com[:2] - (({middle}) / 4.0 - ({start}) / 4.0)[:2])"
+    ahead = 'jnp.stack([jnp.cos(state.goal("heading")), jnp.sin(state.goal("heading"))])'
+    aside = 'jnp.stack([-jnp.sin(state.goal("heading")), jnp.cos(state.goal("heading"))])'
+    bent = f"sum((state.q(j) - state.initial.q(j)) ** 2 for j in {tuple_of(task.adapter.planned_joints)})"
+    terms = [
+        Term("upright", "upright", 200.0, f"-shaping.smooth_abs(1.0 - {turned}[2, 2])"),
+        Term("height", "height", 200.0, f"-shaping.smooth_abs({sunk})"),
+        # never negative: with penalties alone, a policy learns to fall early
+        Term("standing", "height", 200.0, f"shaping.gaussian({sunk}, 0.2)"),
+        Term("balance", "balance", 100.0, f"-shaping.smooth_abs(jnp.linalg.norm({stance}))"),
+        Term("posture", "upright", 10.0, f"-0.5 * {bent}"),
+        Term(
+            "sway",
+            "steady",
+            30.0,
+            '-shaping.smooth_abs(jnp.linalg.norm(state.com_vel[:2] - state.goal("velocity")[:2]))',
+        ),
+        Term(
+            "heading",
+            "straight",
+            20.0,
+            f'-shaping.smooth_abs(jnp.arctan2({turned}[1, 0], {turned}[0, 0]) - state.goal("heading"))',
+        ),
+        Term("lateral", "straight", 30.0, f"-shaping.smooth_abs((state.com - state.initial.com)[:2] @ {aside})"),
+    ]
+    if float(abs(task.goals["velocity"]).max()) > 0:
+        terms += [
+            Term(
+                "forward",
+                "forward",
+                100.0,
+                f'-shaping.smooth_abs(jnp.linalg.norm(state.vel({quoted(pelvis)})[:2] - state.goal("velocity")[:2]))',
+            ),
+            Term(
+                "progress",
+                "forward",
+                100.0,
+                f'jnp.minimum(state.com_vel[:2] @ {ahead}, jnp.linalg.norm(state.goal("velocity")))',
+            ),
+        ]
+        terms += _step_terms(task, aside)
+    return terms
+
+
+def _step_terms(task: Task, aside: str) -> list[Term]:
+    """Return the terms of how the feet move. aside: the direction to the left, as an expression."""
+    toes = [task.roles["left_toes"], task.roles["right_toes"]]
+    left, right = (f"state.pos({quoted(foot)})" for foot in toes)
+    width = Term("width", "gait", 30.0, f"-shaping.smooth_abs(({left} - {right})[:2] @ {aside} - 0.17)")
+    if "stride_frequency" not in task.goals:
+        return [width]
+    rest = f"state.initial.pos({quoted(toes[0])})[2]"
+    lift = "0.08 * jax.nn.relu(jnp.sin(2.0 * jnp.pi * state.gait_phase[{side}]))"
+    heights = [(left, lift.format(side=0)), (right, lift.format(side=1))]
+    swing = " + ".join(f"shaping.smooth_abs({foot}[2] - {rest} - {high}, 0.02)" for foot, high in heights)
+    swinging = "jnp.clip(jnp.sin(2.0 * jnp.pi * state.gait_phase[side]) / 0.4, 0.0, 1.0)"
+    loaded = "jnp.tanh(state.touch(foot) / 100.0)"
+    legs = 'for side, foot in ((0, "left_foot"), (1, "right_foot"))'
+    matched = f"1.0 - 0.5 * sum(jnp.abs({swinging} + {loaded} - 1.0) {legs})"
+    return [Term("swing", "gait", 50.0, f"-({swing})"), Term("stance", "gait", 50.0, matched), width]

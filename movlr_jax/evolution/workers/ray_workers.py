@@ -56,12 +56,7 @@ class _Remote:
     shard: Shard | None = None
     seen: float = 0.0  # when it last made progress
     asked: float = 0.0  # when it was last asked for its progress
-    latest: tuple[int, int, int] = (0, 1, 0)
-    steps: int = 0  # simulation steps that it reported
-
-    @property
-    def local(self) -> bool:
-        return self.about.get("host") == socket.gethostname()
+    latest: tuple[int, int, int] = (0, 1, 0)  # parts of its shard, done and in all; its simulation steps so far
 
 
 class RayWorkers:
@@ -92,7 +87,6 @@ class RayWorkers:
         self._workers: list[_Remote] = []
         self._pending: dict[Any, tuple[str, _Remote]] = {}  # reference -> (what, worker)
         self._steps, self._numbers, self._died_early, self._looked = 0, 0, 0, 0.0
-        self.losses: Counter[str] = Counter()  # workers lost, by reason
         self.took: list[dict[str, Any]] = []  # of each shard of the last batch: what it took
         where = f"the cluster at {config.address}" if config.address else "this machine"
         say(f"workers: {self.count} of Ray on {where}, {config.cores:g} cores each, shards of {self._size} programs")
@@ -100,12 +94,7 @@ class RayWorkers:
 
     @property
     def steps_done(self) -> int:
-        return self._steps + sum(w.steps for w in self._workers)
-
-    @property
-    def processes(self) -> list[tuple[str, int]]:
-        """(host, process id) of all workers that are ready."""
-        return [(w.about["host"], w.about["pid"]) for w in self._workers if w.about]
+        return self._steps + sum(w.latest[2] for w in self._workers)
 
     def evaluate(
         self,
@@ -145,7 +134,7 @@ class RayWorkers:
                     self._give(worker, waiting.popleft())
             for what, worker, answer in self._answers():
                 if isinstance(answer, Exception):
-                    if (shard := self._lose(worker, f"{what}: {_first_line(answer)}", "died")) is not None:
+                    if (shard := self._lose(worker, f"{what}: {_first_line(answer)}")) is not None:
                         waiting.appendleft(shard)
                         lost[shard.rows] += 1
                 elif what == "evaluate" and worker.shard is not None:
@@ -156,7 +145,7 @@ class RayWorkers:
                 elif what == "about":
                     self._welcome(worker, answer)
                 elif what == "progress" and answer != worker.latest:
-                    worker.latest, worker.seen, worker.steps = answer, time.monotonic(), answer[2]
+                    worker.latest, worker.seen = answer, time.monotonic()
             for worker in list(self._workers):
                 if (shard := self._silent(worker)) is not None:
                     waiting.appendleft(shard)
@@ -219,15 +208,11 @@ class RayWorkers:
             try:
                 found.append((what, worker, self._ray.get(reference)))
             except self._ray.exceptions.RayTaskError as error:
-                raise self._own(error) from None
+                cause = getattr(error, "cause", None)  # raised by code of this package in the worker
+                raise (cause if isinstance(cause, UserError) else error) from None
             except self._ray.exceptions.RayError as error:
                 found.append((what, worker, error))
         return found
-
-    def _own(self, error: Any) -> Exception:
-        """Return the exception that code of this package raised in a worker."""
-        cause = getattr(error, "cause", None)
-        return cause if isinstance(cause, UserError) else error
 
     def _welcome(self, worker: _Remote, about: dict[str, Any]) -> None:
         """Take a worker that is ready. Raises UserError if its packages differ from those of the driver."""
@@ -243,22 +228,21 @@ class RayWorkers:
             )
         worker.about = about
 
-    def _lose(self, worker: _Remote, why: str, kind: str) -> Shard | None:
+    def _lose(self, worker: _Remote, why: str, *, reacts: bool = True) -> Shard | None:
         """Forget a worker. Return the shard that it had, if any. Raises UserError if too many die at their start."""
         if worker not in self._workers:
             return None
         shard, name = worker.shard, f"worker {worker.number}"
         worker.shard = None
-        self._end(worker, reacts=kind != "silent")
+        self._end(worker, reacts=reacts)
         self._workers.remove(worker)
-        self._steps += worker.steps
-        self.losses[kind] += 1
+        self._steps += worker.latest[2]
         if not worker.about:
             self._died_early += 1
             if self._died_early >= _ATTEMPTS:
                 raise UserError(f"{_ATTEMPTS} workers in a row ended before they were ready, the last one: {why}")
         again = f"; its {len(shard.rows)} programs are evaluated again by another one" if shard else ""
-        self._say(f"  {name} {'is given up' if kind == 'silent' else 'ended'} ({why}){again}")
+        self._say(f"  {name} {'ended' if reacts else 'is given up'} ({why}){again}")
         return shard
 
     def _silent(self, worker: _Remote) -> Shard | None:
@@ -279,12 +263,12 @@ class RayWorkers:
                 f"{free.get('GPU', 0):g} free GPUs, and a worker needs workers.cores={self._config.cores:g} and "
                 f"workers.gpus={self._config.gpus:g}; give fewer, or a longer workers.deadline_s"
             )
-        return self._lose(worker, f"no progress for {limit:g} s", "silent")
+        return self._lose(worker, f"no progress for {limit:g} s", reacts=False)
 
     def _end(self, worker: _Remote, *, reacts: bool = True) -> None:
         """End the process of a worker. On this machine also one that does not react."""
         self._ray.kill(worker.actor, no_restart=True)
-        if worker.local and not reacts:
+        if worker.about.get("host") == socket.gethostname() and not reacts:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(worker.about["pid"], signal.SIGKILL)
 

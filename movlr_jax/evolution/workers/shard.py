@@ -23,30 +23,22 @@ from movlr_jax.types import Progress
 
 
 @dataclass(frozen=True)
-class Packed:
-    """A vetted program as it travels. Plain data."""
-
-    document: bytes  # its operations, JSON of `sandbox.codec`
-    weights: Mapping[str, float]
-
-
-@dataclass(frozen=True)
 class Shard:
     """Some programs of a batch, for one worker. Plain data."""
 
     rows: tuple[int, ...]  # their places in the batch
-    programs: tuple[Packed, ...]
+    programs: tuple[tuple[bytes, Mapping[str, float]], ...]  # operations, JSON of `sandbox.codec`, and weights
     # rows of the worker's batch; missing ones repeat the last program, so that nothing compiles anew
     size: int
     seeds: tuple[int, ...]  # of the trials
     folder: Path | None  # where an optimizer that trains saves its checkpoints
 
 
-def unpack(packed: Packed, layout: Layout) -> RewardProgram:
+def unpack(document: bytes, weights: Mapping[str, float], layout: Layout) -> RewardProgram:
     """Return the program without its source. Its operations are checked again. Raises ProgramError."""
-    weights, read_from = dict(packed.weights), inputs(layout)
-    graph = read(packed.document, list(weights), read_from)
-    return rebuild(graph, packed.document, weights, measure(graph, read_from).cost)
+    read_from = inputs(layout)
+    graph = read(document, list(weights), read_from)
+    return rebuild(graph, document, dict(weights), measure(graph, read_from).cost)
 
 
 def shards(verdicts: Sequence[Verdict], size: int, seeds: Sequence[int], folder: Path | None) -> list[Shard]:
@@ -56,7 +48,7 @@ def shards(verdicts: Sequence[Verdict], size: int, seeds: Sequence[int], folder:
     for first in range(0, len(rows), size):
         part = tuple(rows[first : first + size])
         place = folder / f"rows_{part[0]:02d}_{part[-1]:02d}" if folder else None
-        programs = tuple(Packed(accepted[row].document, dict(accepted[row].weights)) for row in part)
+        programs = tuple((accepted[row].document, dict(accepted[row].weights)) for row in part)
         found.append(Shard(part, programs, size, tuple(seeds), place))
     return found
 
@@ -65,7 +57,7 @@ def evaluate_shard(
     optimizer: Optimizer, task: Task, shard: Shard, progress: Progress | None = None
 ) -> list[list[Trial]]:
     """Run the trials of the programs of a shard, which has further rows for nothing if it has too few."""
-    programs = [unpack(text, task.layout) for text in shard.programs]
+    programs = [unpack(document, weights, task.layout) for document, weights in shard.programs]
     programs += [programs[-1]] * (shard.size - len(programs))
     verdicts = [Verdict("probe", None, 0.0, program) for program in programs]
     return evaluate(optimizer, task, verdicts, shard.seeds, progress, shard.folder)[: len(shard.rows)]

@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from movlr_jax._util.keys import redact
 from movlr_jax.errors import printable
 from movlr_jax.language.clients.call import BadAnswer, Reply
-from movlr_jax.language.clients.reasoning import Thought, without_reasoning
 
 
 class Form(BaseModel):
@@ -83,19 +82,39 @@ class Ready(Form):
     ready: bool
 
 
+# marks that models and servers put around what a model thinks before it answers
+_THOUGHTS = (
+    r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|analysis|scratch_?pad|deliberation|planning|drafts?"
+    r"|(?:inner_|internal_)?monologue|chain_of_thought)"
+)
+# in square brackets, which programs use, too
+_LOUD = r"(?-i:THINK(?:ING)?|THOUGHTS?|REASON(?:ING)?|ANALYSIS)"
+_MARK = re.compile(
+    rf"""
+    (?P<answer>  # what was before it is reasoning, even if that has no mark of its own
+        </(?:\w{{1,20}}:)?{_THOUGHTS}\s*> | <\|?end_(?:of_)?{_THOUGHTS}\|?> | \[/{_LOUD}\] | ◁/think▷ | <unused95>
+      | <\|channel\|>\s*(?:final|commentary)[^<{{]{{0,100}}(?:<\|constrain\|>\s*\w+\s*)?(?:<\|message\|>)?
+      | <channel\|>
+      | (?-i:assistant(?:final|commentary)) | \[BEGIN[ ]FINAL[ ]RESPONSE\] | <(?:final_)?(?:answer|response)>
+    )
+  | (?P<stop><\|end\|> | </details> | here(?:'s|[ ]is)[ ]my[ ]response:)  # ends reasoning that has begun
+  | (?P<begin>
+        <(?:\w{{1,20}}:)?{_THOUGHTS}(?:\s[^<>]{{0,200}})?> | <\|?(?:start|begin)_(?:of_)?{_THOUGHTS}\|?> | \[{_LOUD}\]
+      | ◁think▷ | <unused94>(?:thought)? | <\|channel\|>\s*analysis(?:<\|message\|>)? | <\|channel>(?:thought)?
+      | (?-i:\Aanalysis(?=[A-Z])) | \Ahere(?:'s|[ ]is)[ ]my[ ]thought[ ]process:
+      | <details\s[^<>]{{0,200}}type=["']reasoning["'][^<>]{{0,200}}>
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_TOKEN = re.compile(
+    r"<\|\w{1,40}\|>(?:assistant\b)?|</(?:final_)?(?:answer|response)>|\[END FINAL RESPONSE\]", re.IGNORECASE
+)
 _JSON = json.JSONDecoder(strict=False)  # models write line breaks into strings
 _FENCE = re.compile(
     r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<source>.*?)(?:\n[ \t]*(?P=fence)|\Z)", re.DOTALL | re.MULTILINE
 )
 _REWARD = re.compile(r"^def reward[ \t]*\(", re.MULTILINE)
 _WEIGHTS = re.compile(r"^WEIGHTS\b", re.MULTILINE)
-# what the line before a code block calls a program that is not the answer, unless it also calls it new
-_OLD = re.compile(
-    r"\b(?:previous|old|older|original|earlier|before|current|parent|former|existing|comparison|discarded|rejected"
-    r"|drafts?|first (?:idea|attempt|try|version))\b",
-    re.IGNORECASE,
-)
-_NEW = re.compile(r"\b(?:new|final|updated?|improve[sd]?|revised?|modified|edited|better|answer)\b", re.IGNORECASE)
 _LABEL = re.compile(r'"label"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _EFFORT = 200_000_000  # characters scanned in the search for JSON, including those scanned again
 _MOST_TEXT = 65_536  # characters of one string in an answer; a program may have half as many
@@ -138,16 +157,34 @@ def _spoken(reply: Reply) -> str:
     text = reply.text.replace("\r\n", "\n").strip(_AROUND)
     if not text:
         raise BadAnswer("the answer is empty", reply)
-    answer, thought = _after_reasoning(text)
+    answer, ended = _after_reasoning(text)
     if not answer:
-        end = "" if thought.ended else ", which does not end"
+        end = "" if ended else ", which does not end"
         raise BadAnswer(f"the answer is empty: its {len(text)} characters are reasoning{end}", reply)
     return answer
 
 
-def _after_reasoning(text: str) -> tuple[str, Thought]:
-    thought = Thought(text, False, True) if _whole(text) else without_reasoning(text)
-    return thought.answer.strip(_AROUND), thought
+def _after_reasoning(text: str) -> tuple[str, bool]:
+    """Return `text` without reasoning, and whether its reasoning ends.
+
+    Reasoning is between marks, before a mark that ends it, or after one that nothing ends.
+    """
+    if _whole(text):
+        return text, True
+    kept: list[str] = []
+    at, inside = 0, False
+    for mark in _MARK.finditer(text):
+        kind = mark.lastgroup
+        if not inside:
+            if kind == "stop":
+                continue
+            kept.append(text[at : mark.start()])
+            if kind == "answer":
+                kept.clear()
+        at, inside = mark.end(), kind == "begin"
+    if not inside:
+        kept.append(text[at:])
+    return _TOKEN.sub("", "".join(kept)).strip(_AROUND), not inside
 
 
 def _whole(text: str) -> bool:
@@ -197,13 +234,13 @@ class _Source:
     start: int
     before: str
     source: str
-    whole: bool = True  # False: it has no weights, or the line before it calls it old
+    whole: bool = True  # False: it has no weights
 
 
 def program_in(text: str) -> str | None:
     """Return the source of the program in `text`: the last code block with one, or the text itself, or None.
 
-    Code blocks that are called old, and parts of a program, count only if there is nothing else.
+    Parts of a program count only if there is nothing else.
     """
     text, _ = _after_reasoning(text.replace("\r\n", "\n").strip(_AROUND))
     found = _program(text, _fences(text))
@@ -212,15 +249,12 @@ def program_in(text: str) -> str | None:
 
 def _fences(text: str, objects: Sequence[_Object] = ()) -> list[_Source]:
     """Return the code blocks with a program, the best one last. Blocks within JSON `objects` are left out."""
-    found, end = [], 0
+    found = []
     for match in _FENCE.finditer(text):
         start, source = match.start(), dedent(match["source"]).strip("\n")
-        line = text[end:start].strip().rpartition("\n")[2]
-        old = bool(_OLD.search(line)) and not _NEW.search(line)
         inside = source.startswith("{") or any(o.start < start < o.end for o in objects)
         if _REWARD.search(source) and not inside:
-            found.append(_Source(start, text[:start], source, bool(_WEIGHTS.search(source)) and not old))
-        end = match.end()
+            found.append(_Source(start, text[:start], source, bool(_WEIGHTS.search(source))))
     return sorted(found, key=lambda f: f.whole)
 
 
@@ -259,9 +293,3 @@ def _clean(value: Any) -> Any:
     if isinstance(value, dict):
         return {_clean(k): _clean(v) for k, v in value.items()}
     return value
-
-
-def unfenced(text: str) -> str:
-    """Remove the code fence that some models put around the whole text."""
-    match = re.fullmatch(r"\s*```[a-zA-Z]*\n(.*?)\n?```\s*", text, flags=re.DOTALL)
-    return (match.group(1) if match else text).strip()

@@ -1,4 +1,4 @@
-"""The model client: looks up recorded answers, checks the budget, sends calls and retries them."""
+"""The model client: looks up recorded answers, checks prices and the budget, sends calls and retries them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,44 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from movlr_jax._util.keys import redact
 from movlr_jax.errors import BudgetSpent, UserError, printable, resuming
 from movlr_jax.language.clients.answers import read
 from movlr_jax.language.clients.call import Answer, BadAnswer, ModelBackend, Question, Reply, Transient, key_of
-from movlr_jax.language.clients.prices import Price
-from movlr_jax.language.clients.replay import Recording, RunAnswers
+from movlr_jax.language.clients.gemini import Gemini
+from movlr_jax.language.clients.manual import Manual
+from movlr_jax.language.clients.openai_compatible import OpenAICompatible
+from movlr_jax.language.clients.person import Person
+from movlr_jax.language.clients.replay import Recording, Replayed, RunAnswers, open_answers
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import Archive
 
 _T = TypeVar("_T")
+Say = Callable[[str], None]
+_CHARACTERS_PER_TOKEN, _TOKENS_PER_MEDIUM = 3.0, 3000
+
+
+@dataclass(frozen=True)
+class Price:
+    """USD per million input and output tokens; None if unknown."""
+
+    tokens_in: float | None
+    tokens_out: float | None
+
+    def of(self, tokens_in: int, tokens_out: int) -> float | None:
+        """Return the cost of one call in USD, or None if the price is unknown."""
+        if self.tokens_in is None or self.tokens_out is None:
+            return None
+        return (self.tokens_in * tokens_in + self.tokens_out * tokens_out) / 1e6
+
+    def most(self, question: Question, max_tokens: int) -> float:
+        """Return an upper estimate of the cost of a call in USD. It is reserved while the call is in progress."""
+        text = sum(len(m.text) for m in question.messages) / _CHARACTERS_PER_TOKEN
+        media = len(question.media) * _TOKENS_PER_MEDIUM
+        return self.of(round(text + media), max_tokens) or 0.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +77,7 @@ class ModelClient:
     config: ModelConfig
     price: Price
     budget: Budget
-    say: Callable[[str], None]
+    say: Say
     answers_of: RunAnswers | Recording | None = None  # replay: the only source of answers
     _runner: asyncio.Runner = field(default_factory=asyncio.Runner)
     _asked: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
@@ -121,11 +147,8 @@ class ModelClient:
                 ledger.log_call(key, known["state"], {**known, "cost_usd": 0.0, "replayed": True})
         elif known is not None:
             ledger.log_reuse(known, question.about)
-        if known is not None:
-            return self._known(question, known)
-        return await self._fetch(question, key)
-
-    def _known(self, question: Question, known: dict[str, Any]) -> Answer:
+        if known is None:
+            return await self._fetch(question, key)
         if known["state"] == "refused":
             return Answer(problem=known["error"])
         reply = Reply(known["answer"], known["model_version"], logprobs=known.get("logprobs") or ())
@@ -158,27 +181,24 @@ class ModelClient:
         reply, state, error, settled = None, "failed", None, False
         call = ledger.log_call(key, "under_way", {**self._entry(question, attempt=attempt), "cost_usd": most})
         try:
-            try:
-                async with asyncio.timeout(self.config.calls.timeout_s):
-                    reply = clean(await self.backend.send(question, idempotency_key))
-                settled = True
-            except TimeoutError:
-                raise Transient(f"no answer within {self.config.calls.timeout_s:g} s") from None
-            except (BadAnswer, Transient, UserError):
-                settled = True  # the server has refused it, or was not reached
-                raise
+            async with asyncio.timeout(self.config.calls.timeout_s):
+                reply = clean(await self.backend.send(question, idempotency_key))
+            settled = True
             value = read(question.schema, reply)
             state = "answered"
             return value
+        except TimeoutError:
+            error = f"no answer within {self.config.calls.timeout_s:g} s"
+            raise Transient(error) from None
         except BadAnswer as bad:
-            reply, error = clean(bad.reply) if bad.reply else None, str(bad)
+            settled, error = True, str(bad)
+            reply = clean(bad.reply) if bad.reply else None
             raise
-        except Transient as failure:
-            error = str(failure)
+        except (Transient, UserError) as failure:  # the server has refused it, or was not reached
+            settled, error = True, str(failure)
+            if isinstance(failure, UserError):
+                raise UserError(f"{plain(failure)}{self.go_on_later}") from None
             raise
-        except UserError as failure:
-            error = str(failure)
-            raise UserError(f"{plain(failure)}{self.go_on_later}") from None
         finally:
             seconds = round(time.monotonic() - begun, 3)
             entry = self._entry(question, reply, error, attempt=attempt, seconds=seconds)
@@ -245,3 +265,43 @@ def plain(error: Exception) -> str:
 def clean(reply: Reply) -> Reply:
     """Remove API keys from a reply: a server may send them back, and replies are written to many places."""
     return replace(reply, text=redact(reply.text), model_version=redact(reply.model_version))
+
+
+def open_client(model: ModelConfig, where: str, source: Path | None, budget: Budget, say: Say) -> ModelClient:
+    """Return the client of one model.
+
+    source: the run directory or recording whose answers are replayed, or None. Raises UserError if a package or key
+    is missing, or if the model has no known price and max_cost_usd is set.
+    """
+    price = price_of(model)
+    if source is not None:
+        return ModelClient(Replayed(model), model, price, budget, say, open_answers(source))
+    if budget.max_cost_usd is not None and price.tokens_in is None and model.name not in ("manual", "person"):
+        raise UserError(
+            f"the price of {model.model} is unknown, so max_cost_usd cannot be enforced; set {where}.price=[in,out] "
+            "in USD per million tokens, or limit max_calls instead"
+        )
+    backend: ModelBackend
+    if model.name == "gemini":
+        backend = Gemini(model, where)
+    elif model.name == "openai_compatible":
+        backend = OpenAICompatible(model, where, say)
+    elif model.name == "person":
+        backend = Person(model, budget.ledger, say)
+    else:
+        backend = Manual(model, budget.ledger.root, say)
+    return ModelClient(backend, model, price, budget, say)
+
+
+def price_of(config: ModelConfig) -> Price:
+    """Return the price of a model from the settings, or else from the price table."""
+    if config.calls.price:
+        return Price(*config.calls.price)
+    from genai_prices import Usage, calc_price  # takes long to import
+
+    million = 1_000_000
+    try:
+        known = calc_price(Usage(input_tokens=million, output_tokens=million), config.model or "")
+        return Price(float(known.input_price), float(known.output_price))
+    except LookupError:  # a private or a very new model
+        return Price(None, None)

@@ -7,6 +7,7 @@ import hashlib
 import ipaddress
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,6 @@ from movlr_jax._util.keys import key_from
 from movlr_jax.errors import UserError, needed
 from movlr_jax.language import prompts
 from movlr_jax.language.clients import wire
-from movlr_jax.language.clients.accepted import Accepted
 from movlr_jax.language.clients.answers import Descriptors, Program
 from movlr_jax.language.clients.call import BadAnswer, Media, ModelBackend, Question, Reply, Transient
 from movlr_jax.language.settings import ModelConfig
@@ -24,6 +24,9 @@ from movlr_jax.language.settings import ModelConfig
 OWN_URL = "https://api.openai.com/v1"
 _REFUSED = (400, 422)  # statuses of a refused parameter
 _REASONING = ("reasoning_content", "reasoning", "thinking")
+_ALSO = {  # other words for a parameter, as a regular expression
+    "response_format": r"json[_ ]?schema|json[_ ]object|json[_ ]mode|structured[_ ]outputs?|guided[_ ]\w+|grammar"
+}
 
 
 class OpenAICompatible(ModelBackend):
@@ -36,7 +39,7 @@ class OpenAICompatible(ModelBackend):
             import openai
         self.model = config.model or ""
         self._config, self._sdk, self._where, self._say = config, openai, where, say
-        self._accepted = Accepted()
+        self._changes: dict[str, Any] = {}  # what this server refuses -> what is sent instead; None: nothing
         url = config.base_url or OWN_URL
         here = _local(url, here=True)
         key = key_from(config.key_env, needed=bool(config.key_env) and not _local(url), where=where)
@@ -64,18 +67,19 @@ class OpenAICompatible(ModelBackend):
         wanted |= parameters(self._config, question)
         instructions = wanted.pop("instruction")
         while True:
-            sent = self._accepted.applied(wanted)
+            sent = self._applied(wanted)
             try:
                 completion = await self._completion(question, instructions, sent, key)
             except self._sdk.APIStatusError as error:
-                message = _said_in(error.body)
+                said = error.body.get("message") if isinstance(error.body, dict) else None
+                message = wire.brief(said or error.body or "", 1000)  # FastAPI's body has no message
                 if error.status_code not in _REFUSED or not self._adapted(message, wanted, sent):
                     where = f"{self.name} at {wire.brief(self._config.base_url or OWN_URL)}"
                     raise wire.failure(
                         error.status_code, message, where=where, key_env=self._config.key_env
                     ) from None
                 # another request needs another key
-                key = hashlib.sha256(f"{key} {self._accepted.changes}".encode()).hexdigest()
+                key = hashlib.sha256(f"{key} {self._changes}".encode()).hexdigest()
                 continue
             except self._sdk.APIConnectionError as error:
                 cause = wire.brief(str(error.__cause__ or error))
@@ -84,20 +88,29 @@ class OpenAICompatible(ModelBackend):
                 raise
             except Exception as error:  # a response that is none
                 raise Transient(f"{type(error).__name__}: {wire.brief(str(error))}") from None
-            changed = {n: v for n, v in self._accepted.changes.items() if wanted.get(n) != v}
+            changed = {n: v for n, v in self._changes.items() if wanted.get(n) != v}
             return _reply(completion, changed)
+
+    def _applied(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters that are sent in place of `wanted`."""
+        return {name: value for name, value in {**wanted, **self._changes}.items() if value is not None}
 
     def _adapted(self, message: str, wanted: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
         """Return whether the next request differs, since this one names a parameter that the server refuses."""
-        if self._accepted.applied(wanted) != sent:  # a concurrent call was refused before
+        if self._applied(wanted) != sent:  # a concurrent call was refused before
             return True
-        note = self._accepted.learn(message, sent)
-        if note:
-            self._say(
-                f"  {self._where} {self.name} {self.model}: the server {note}; {self._where}.parameters sets this "
-                "from the start"
-            )
-        return bool(note)
+        name = _named(message, sent)
+        if name is None:
+            return False
+        change = _changed(name, message, sent[name])
+        self._changes |= change
+        values = {n: v.get("type", "set") if isinstance(v, dict) else v for n, v in change.items()}
+        ways = [f"{n} is {'no longer sent' if v is None else f'now {v}'}" for n, v in values.items()]
+        self._say(
+            f"  {self._where} {self.name} {self.model}: the server refuses {name} ({message[:200]}), so "
+            f"{' and '.join(ways)}; {self._where}.parameters sets this from the start"
+        )
+        return True
 
     async def _completion(self, question: Question, instructions: str, sent: Mapping[str, Any], key: str) -> Any:
         """Return the chat completion, put together from its pieces if the server sends a stream."""
@@ -163,7 +176,9 @@ def _reply(completion: Any, changed: Mapping[str, Any]) -> Reply:
             raise BadAnswer("the answer has no choices", empty)
         choice = completion.choices[0]
         message, reason = choice.message, choice.finish_reason
-        text = _text(message.content) or _called(message.tool_calls)
+        text = _text(message.content)
+        if not text and message.tool_calls:  # as which some servers send an answer with a schema
+            text = message.tool_calls[0].function.arguments or ""
         reply = replace(empty, text=text, logprobs=_logprobs(choice.logprobs, text))
         blank, refusal, extra = not text.strip(), message.refusal, message.model_extra or {}
     except (AttributeError, TypeError, IndexError, KeyError):
@@ -181,12 +196,6 @@ def _reply(completion: Any, changed: Mapping[str, Any]) -> Reply:
         reasoned = any(extra.get(name) for name in _REASONING)
         raise BadAnswer(f"the answer is empty{': the server sent only reasoning' if reasoned else ''}", reply)
     return reply
-
-
-def _said_in(body: Any) -> str:
-    """Return what the body of an error says; FastAPI's has no message, but describes the mistake."""
-    message = body.get("message") if isinstance(body, dict) else None
-    return wire.brief(message or body or "", 1000)
 
 
 def _text(content: Any) -> str:
@@ -217,11 +226,6 @@ def _joined(stream: str) -> dict[str, Any]:
     message["tool_calls"] = [{"function": {"arguments": called}}] if called else None
     whole = {key: value for piece in pieces for key, value in piece.items() if value is not None}
     return {**whole, "choices": [{"message": message, "finish_reason": reason}] if choices else []}
-
-
-def _called(tools: Any) -> str:
-    """Return the arguments of the first tool call, as which some servers send an answer with a schema."""
-    return tools[0].function.arguments or "" if tools else ""
 
 
 def _logprobs(value: Any, text: str) -> list[list[float]]:
@@ -262,3 +266,24 @@ def _local(url: str, here: bool = False) -> bool:
     except ValueError:
         return host == "localhost" or (not here and "." not in host)
     return address.is_loopback if here else address.is_private
+
+
+def _named(message: str, names: Mapping[str, Any]) -> str | None:
+    """Return the parameter that an error is about: the first that its text names, there the longest name."""
+    found = []
+    for name in names:
+        pattern = rf"(?<!\w)(?:{re.escape(name)}|{_ALSO.get(name, name)})(?!\w)"
+        if match := re.search(pattern, message, re.IGNORECASE):
+            found.append((match.start(), -len(name), name))
+    return min(found)[2] if found else None
+
+
+def _changed(name: str, message: str, value: Any) -> dict[str, Any]:
+    """Return what is sent in place of a refused parameter."""
+    if name == "response_format" and value.get("type") == "json_schema":
+        return {name: {"type": "json_object"}}
+    if name == "stream":
+        return {name: None if value else True}
+    if name == "max_tokens" and "max_completion_tokens" in message:
+        return {name: None, "max_completion_tokens": value}
+    return {name: None}

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from movlr_jax.errors import UserError
+from movlr_jax.errors import UserError, needed
 from movlr_jax.language.clients.call import Media, ModelBackend, Question, Reply, Retracted
 from movlr_jax.language.settings import ModelConfig
 from movlr_jax.storage.archive import Archive
@@ -29,7 +29,8 @@ class Person(ModelBackend):
     model = MODEL
 
     def __init__(self, config: ModelConfig, archive: Archive, say: Callable[[str], None]):
-        from movlr_jax.voting.server import Server
+        with needed("vlm=person", "vote"):
+            from movlr_jax.voting.server import Server
 
         self._config, self._archive = config, archive
         self._questions = SearchQuestions(config.page.raters, votes_of(archive.calls()))

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from movlr_jax._util.settings import CONFIG_BYTES, from_mapping, read_yaml
 from movlr_jax.errors import UserError
-from movlr_jax.language.clients.call import ModelBackend
+from movlr_jax.language.clients import gemini, openai_compatible
+from movlr_jax.language.clients.call import ModelBackend, Question
 from movlr_jax.language.settings import ModelConfig, without_removed
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.inside import read_bounded, read_inside
 from movlr_jax.storage.writing import write_atomically
 from movlr_jax.version import __version__
-
-if TYPE_CHECKING:  # it needs packages that a search without models does without
-    from movlr_jax.language.clients.call import Question
 
 ANSWERS = "answers.jsonl"  # of a recording; config.yaml next to it has the settings of the search
 _BYTES = 2**27  # of it
@@ -136,10 +133,8 @@ class Replayed(ModelBackend):
         self.model = model.model or {"manual": "unnamed", "person": "person"}.get(model.name, "")
 
     def parameters(self, question: Question) -> Mapping[str, Any]:
-        if self.name not in ("gemini", "openai_compatible"):
-            return {}
-        backend = importlib.import_module(f"movlr_jax.language.clients.{self.name}")
-        return backend.parameters(self._config, question)
+        parameters = {"gemini": gemini.parameters, "openai_compatible": openai_compatible.parameters}
+        return parameters[self.name](self._config, question) if self.name in parameters else {}
 
     async def send(self, question: Question, key: str) -> Any:
         raise UserError("a replayed run does not send calls")
