@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import itertools
 import math
 import statistics
 import sys
@@ -133,29 +134,24 @@ def _check_settings(config: Config, task: Task) -> None:
         same_search(config, task, archive.get("run") or {}, archive)
 
 
-def _searches(methods: Sequence[str], seeds: Sequence[int]) -> list[tuple[str, str, int | None]]:
-    """Return the folder, the method and the seed of each search, seed by seed; None for the seed of the settings."""
-    if not seeds:
-        return [(method, method, None) for method in methods]
-    return [(f"{method}/seed{seed}", method, seed) for seed in seeds for method in methods]
-
-
 def searches(request: ComparisonRequest) -> list[Config]:
     """Return the settings of a search per method and seed, all with the same simulated seconds. Raises UserError."""
     prepare_environment()
     overrides, sim_s = request.settings, request.sim_s
     base = compose(list(overrides))
     episode = base.episode_s or task_of(base).episode_s
-    trials = int(sim_s / episode + 1e-9) if sim_s else _trials(base, base.candidates, base.generations)
+    trials = int(sim_s / episode + 1e-9) if sim_s else TrialPlan.of(base).search(base.candidates, base.generations)
     root = Path(base.run_dir) if base.run_dir else new_run_dir(task_folder(base), "compare")
     configs = []
-    for folder, method, seed in _searches(request.methods, request.seeds):
+    for seed, method in itertools.product(request.seeds or (None,), request.methods):
+        folder = method if seed is None else f"{method}/seed{seed}"
         sized = [o for o in overrides if not o.startswith(("candidates=", "generations="))]
         chosen = list(overrides) if METHODS[method].proposes else sized
         config = compose([*chosen, f"method={method}", *([] if seed is None else [f"seed={seed}"])])
-        k = max([k for k in range(1, config.candidates + 1) if _trials(config, k, 1) <= trials], default=1)
+        needs = TrialPlan.of(config).search
+        k = max([k for k in range(1, config.candidates + 1) if needs(k, 1) <= trials], default=1)
         n = 1
-        while METHODS[method].proposes and _trials(config, k, n + 1) <= trials:
+        while METHODS[method].proposes and needs(k, n + 1) <= trials:
             n += 1
         run = root / folder
         resume = str(run) if inside(root, f"{folder}/config.yaml").exists() else None
@@ -163,11 +159,6 @@ def searches(request: ComparisonRequest) -> list[Config]:
             check(dataclasses.replace(config, candidates=k, generations=n, run_dir=str(run), resume=resume))
         )
     return configs
-
-
-def _trials(config: Config, candidates: int, generations: int) -> int:
-    """Return about how many trials a search has, without those of the baselines and of the confirmation."""
-    return TrialPlan.of(config).search(candidates, generations)
 
 
 def read_row(folder: Path, config: Config, task: Task, reason: str | None) -> MethodRow:

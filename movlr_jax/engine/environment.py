@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from pathlib import Path
 
 from movlr_jax._util.machine import cache_dir, processor, xla_knows
 from movlr_jax.film.renderer import set_aside_unusable
@@ -27,7 +26,8 @@ def prepare_environment() -> None:
     # compile. jaxlib 0.10 is the last version that can switch them off.
     _set_xla_flag(FUSION_FLAG, "false")
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ and os.environ.get(CACHE_SWITCH) != "off":
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(compile_cache())
+        # each kind of processor has its own folder
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache_dir() / f"compiled-{processor()}")
         # s, long enough to cache physics but not rewards
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "2")
         if (jax := sys.modules.get("jax")) and jax.config.jax_compilation_cache_dir is None:
@@ -50,11 +50,6 @@ def prepare_physics(physics: str) -> None:
         os.environ.setdefault("PJRT_NPROC", str(max(MJX_THREADS, os.cpu_count() or 1)))
     if physics in ("auto", "warp") and importlib.util.find_spec("warp"):
         _set_xla_flag(MEMORY_FLAG, "true")
-
-
-def compile_cache() -> Path:
-    """Return the folder that caches compiled physics between runs. Each kind of processor has its own."""
-    return cache_dir() / f"compiled-{processor()}"
 
 
 def _set_xla_flag(flag: str, value: str) -> None:

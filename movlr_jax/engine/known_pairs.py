@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
@@ -18,10 +17,6 @@ from movlr_jax.tasks.reference import PEOPLE, with_reference
 from movlr_jax.tasks.walking.biomechanics import leg_coordinates
 from movlr_jax.tasks.walking.strides import stride_posture
 from movlr_jax.tasks.walking.walker import Walker
-
-if TYPE_CHECKING:
-    pass
-
 
 SECONDS, _STEP = 2.0, 0.02  # s, length of the clips and time between their frames
 
@@ -46,8 +41,10 @@ def known_pairs(task: Task) -> list[KnownPair]:
     qpos = task.start(np.random.default_rng(0), 1)[0][0]
     forward = np.array(task.adapter.forward, float)
     still = _clip(task, qpos, lambda t: (np.zeros(3), np.zeros(3)))
-    side = np.cross([0.0, 0.0, 1.0], forward)
-    height = float(_height(task, qpos))
+    side, data = np.cross([0.0, 0.0, 1.0], forward), mujoco.MjData(task.model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(task.model, data)
+    height = float(data.body(task.roles["pelvis"]).xpos[2])
 
     def falls(t: float) -> tuple[np.ndarray, np.ndarray]:
         rate = 1.0 / 0.8 if t < 0.8 else 0.0
@@ -62,8 +59,7 @@ def known_pairs(task: Task) -> list[KnownPair]:
         KnownPair("forward, reversed", "walk forward, in the direction the body faces", walk, back),
         KnownPair("identical", "walk forward, in the direction the body faces", walk, None),
     ]
-    strides = _strides(task)
-    if strides:
+    if strides := _strides(task):
         pairs.append(KnownPair("bent knees, locked knees", "walk forward as a person does", *strides))
     return pairs
 
@@ -127,10 +123,3 @@ def _swing(model: mujoco.MjModel, qpos: np.ndarray, t: float) -> None:
         if name.startswith("hip_flexion"):
             phase = 0.0 if name.endswith("_r") else np.pi
             qpos[model.jnt_qposadr[j]] += 0.4 * np.sin(2 * np.pi * t + phase)
-
-
-def _height(task: Task, qpos: np.ndarray) -> float:
-    data = mujoco.MjData(task.model)
-    data.qpos[:] = qpos
-    mujoco.mj_kinematics(task.model, data)
-    return data.xpos[task.model.body(task.roles["pelvis"]).id][2]

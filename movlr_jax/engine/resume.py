@@ -62,12 +62,9 @@ def changes(ours: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[str]:
     return [
         f"{name} was {shortened(recorded.get(name))}, is {shortened(value)}"
         for name, value in ours.items()
-        if (name in recorded or name.startswith("task.settings.")) and recorded.get(name) != _json(value)
+        if (name in recorded or name.startswith("task.settings."))
+        and recorded.get(name) != (list(value) if isinstance(value, tuple) else value)  # as in JSON
     ]
-
-
-def _json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def keep_settings(config: Config, archive: Archive) -> None:

@@ -150,10 +150,10 @@ def _record_obeyed(context: SearchContext, recorded: dict[str, Any]) -> None:
     archive, sandbox = context.archive, context.sandbox.description
     asked = {"settings": acts(context.config), "trust": context.config.trust, "sandbox": sandbox}
     archive.record(OBEYED, asked, context.clock.session)
-    backends = dict(recorded.get("backends") or {})
-    if sandbox not in str(backends.get("sandbox")):
-        backends["sandbox"] = f"{sandbox}; before, {backends.get('sandbox', 'not known')}"
-        archive.record("run", {**recorded, "backends": backends})
+    backends = recorded["backends"]
+    if sandbox not in backends["sandbox"]:
+        now = {**backends, "sandbox": f"{sandbox}; before, {backends['sandbox']}"}
+        archive.record("run", {**recorded, "backends": now})
 
 
 def _end_session(context: SearchContext, ended: Ended) -> None:

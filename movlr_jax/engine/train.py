@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import yaml
 from rich.console import Console
 
@@ -22,7 +21,6 @@ from movlr_jax.config.recipe import STEPS, Recipe, Stage
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import began, task_file
 from movlr_jax.control.build import close
-from movlr_jax.control.episode import episode_ends, episode_of
 from movlr_jax.control.ppo.config import motion_files
 from movlr_jax.control.ppo.trainer import PpoTrainer
 from movlr_jax.control.settings import PpoSettings
@@ -43,7 +41,6 @@ from movlr_jax.storage.layout import POLICY
 from movlr_jax.storage.writing import locked
 from movlr_jax.storage.writing import write_atomically as write
 from movlr_jax.tasks import Task
-from movlr_jax.tasks.base import measured
 
 _FRESH = 10_000  # first seed of the start states of an evaluation, far from those of trainings
 _STEPS = 500_000  # control steps of a round of a training for a task
@@ -242,14 +239,12 @@ def _contents(config: Config, policy: Path | None) -> dict[str, str]:
 def _same_settings(folder: Path, config: Config, contents: Mapping[str, str]) -> None:
     """Write the settings of a stage and hashes of its files. Raises UserError if it was trained with others."""
     path, text, kept = folder / "config.yaml", to_yaml(config), folder / "contents.json"
-    # earlier versions did not record the contents
-    recorded = {**contents}
     begun = (folder / POLICY).exists() or any(p.is_file() for p in (folder / "checkpoints").rglob("*"))
     if path.exists() and begun:
-        recorded |= json.loads(kept.read_text()) if kept.exists() else {}
+        recorded = json.loads(kept.read_text())
         ours, then = (flat(yaml.safe_load(t)) for t in (text, path.read_text(encoding="utf-8")))
         changed = changes(ours, then) + [f"{name} is no longer given" for name in sorted(then.keys() - ours.keys())]
-        changed += [f"the content of {name} has changed" for name in contents if contents[name] != recorded[name]]
+        changed += [f"the content of {name} has changed" for name in contents if contents[name] != recorded.get(name)]
         if changed:
             raise UserError(
                 f"{folder} was trained with other settings: {'; '.join(changed)}; give another run_dir, or remove "
@@ -258,40 +253,28 @@ def _same_settings(folder: Path, config: Config, contents: Mapping[str, str]) ->
     folder.mkdir(parents=True, exist_ok=True)
     write(path, text.encode())
     began(folder, config)
-    write(kept, json.dumps(recorded).encode())
+    write(kept, json.dumps(contents).encode())
 
 
 def _run(config: Config, folder: Path, key: jax.Array, reporter: Reporter) -> None:
     """Train one stage and write its curves. An interrupted one goes on from its last checkpoint."""
     setup = prepared(config, reporter, compare=True)
-    trainer = _trainer(setup)
+    trainer = setup.optimizer
+    if not isinstance(trainer, PpoTrainer):
+        raise UserError(f"optimizer={config.optimizer.name} trains nothing; a recipe needs optimizer: ppo")
     trainer.yardstick = setup.human
     assert setup.verdict.program is not None
     with reporter.stage("train") as tick:
         controllers = trainer.optimise([setup.verdict.program], key, tick, folder)
     write(folder / "curves.json", json.dumps(controllers.learning[0]).encode())
-    for physics in {trainer.physics, trainer.sim_physics}:
-        physics.close()
-
-
-def _trainer(setup: EvaluationSetup) -> PpoTrainer:
-    if not isinstance(setup.optimizer, PpoTrainer):
-        raise UserError(f"optimizer={setup.config.optimizer.name} trains nothing; a recipe needs optimizer: ppo")
-    return setup.optimizer
+    close(trainer)
 
 
 def evaluated(setup: EvaluationSetup, starts: int, reporter: Reporter) -> list[dict[str, Any]]:
     """Return the metrics of one episode from each of `starts` fresh start states, in the reference physics."""
-    trainer, task = _trainer(setup), setup.task
-    assert setup.verdict.program is not None
-    controllers = trainer.optimise([setup.verdict.program], jax.random.key(0))
-    states = [task.start(np.random.default_rng(_FRESH + i), 1) for i in range(starts)]
-    begin = trainer.sim_physics.start(*(np.concatenate(parts) for parts in zip(*states, strict=True)))
     with reporter.stage("evaluate"):
-        made = controllers.rollout(begin, steps=trainer.limit, key=jax.random.key(_FRESH))
-    ends = episode_ends(made, begin.step, task)
-    ctrl_dt = trainer.sim_physics.ctrl_dt
-    return [{"start": i, **measured(episode_of(made, i, end), task, ctrl_dt)} for i, end in enumerate(ends)]
+        (trials,) = evaluate_programs(setup.optimizer, setup.task, [setup.verdict], range(_FRESH, _FRESH + starts))
+    return [{"start": i, **trial.metrics} for i, trial in enumerate(trials)]
 
 
 def draw_curves(root: Path) -> None:
@@ -314,8 +297,7 @@ def draw_curves(root: Path) -> None:
         steps = [(done + s) / 1e6 for s in curve["env_steps"]]
         upper.plot(steps, curve["reward"], color="tab:blue", label=None if done else "the reward itself")
         if human := curve.get("human_reward"):
-            # shorter if the first part was trained before it was recorded
-            upper.plot(steps[-len(human) :], human, color="tab:gray", label=None if done else "hand-written reward")
+            upper.plot(steps, human, color="tab:gray", label=None if done else "hand-written reward")
         for name in terms:
             if values := curve["terms"].get(name):
                 lower.plot(steps, values, color=colours[name], label=None if name in named else name)

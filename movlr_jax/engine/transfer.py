@@ -130,18 +130,12 @@ def rows_of(request: TransferRequest) -> list[tuple[TransferRow, Config]]:
 
 
 def names_of(tasks: Sequence[str]) -> dict[str, str]:
-    """Return the name of each task; of a task file its name, after as many folders as tell it from the others."""
-    parts = {
-        task: Path(task).resolve().with_suffix("").parts if task.endswith(".py") else (Path(task).stem,)
-        for task in tasks
+    """Return the name of each task; for task files of the same name, the path without its suffix."""
+    stems = [Path(task).stem for task in tasks]
+    return {
+        task: stem if stems.count(stem) == 1 else str(Path(task).with_suffix(""))
+        for task, stem in zip(tasks, stems, strict=True)
     }
-    names = {}
-    for task, mine in parts.items():
-        others = {theirs for theirs in parts.values() if theirs != mine}
-        tails = (mine[-n:] for n in range(1, len(mine) + 1))
-        tail = next((tail for tail in tails if all(x[-len(tail) :] != tail for x in others)), mine)
-        names[task] = "/".join(tail)
-    return names
 
 
 def run_row(

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omegaconf import OmegaConf
+
 from movlr_jax._util.progress import Reporter
-from movlr_jax._util.settings import check_seeds, flat
+from movlr_jax._util.settings import check_seeds, flat, from_mapping
 from movlr_jax.config.compose import compose
+from movlr_jax.config.option_file import read_option_file
 from movlr_jax.config.overrides import overrides_of
 from movlr_jax.config.schema import Config
 from movlr_jax.config.trust import task_file
@@ -22,7 +25,6 @@ from movlr_jax.control.build import acting, build_optimizer, close
 from movlr_jax.control.settings import known_settings
 from movlr_jax.engine.environment import prepare_environment
 from movlr_jax.engine.evaluate import prepared
-from movlr_jax.engine.space import OPTIMIZER, TASK, WEIGHTS, Range, read_space
 from movlr_jax.engine.tasks import task_folder, task_of
 from movlr_jax.errors import UserError, needed, shortened, unknown_name
 from movlr_jax.evolution.evaluation import evaluate
@@ -38,12 +40,10 @@ if TYPE_CHECKING:
     import optuna
 
 
+WEIGHTS = "weights."  # prefix of the weights of the reward program
+OPTIMIZER, TASK = "optimizer.", "task.settings."
 LOST = -1e6  # score of a seed whose simulation failed: lower than that of any motion
-
-
 FIRST = 5  # trials that are never pruned
-
-
 SHOWN = (
     "success",
     "distance_m",
@@ -53,6 +53,65 @@ SHOWN = (
     "diverged_fraction",
     "wall_s_per_sim_s",
 )
+
+
+@dataclass(frozen=True)
+class Range:
+    """Allowed values of one setting: from low to high, or one of choices."""
+
+    low: float | None = None
+    high: float | None = None
+    log: bool = False  # sample on a logarithmic scale
+    choices: Sequence[str | float] = ()
+
+    def suggest(self, trial: optuna.Trial, name: str) -> Any:
+        if self.choices:
+            return trial.suggest_categorical(name, list(self.choices))
+        assert self.low is not None
+        assert self.high is not None
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return trial.suggest_int(name, self.low, self.high, log=self.log)
+        return trial.suggest_float(name, self.low, self.high, log=self.log)
+
+    def nearest(self, value: Any) -> Any:
+        """Return `value` clipped to the range, or the first choice if `value` is not among the choices."""
+        if self.choices:
+            return value if value in self.choices else self.choices[0]
+        assert self.low is not None
+        assert self.high is not None
+        return min(max(value, self.low), self.high)
+
+
+def read_space(names: Sequence[str]) -> dict[str, Range]:
+    """Return the ranges of the spaces `names`: options of conf/space, or paths of files. Raises UserError."""
+    found: dict[str, Range] = {}
+    for name in names:
+        ranges = read_option_file("space", name)[1]
+        found |= {setting: _range(setting, value) for setting, value in ranges.items()}
+    if not found:
+        raise UserError(f"space={','.join(names)} names nothing to vary; give NAME: {{low: ..., high: ...}}")
+    return found
+
+
+def _range(setting: str, value: Any) -> Range:
+    if not setting.startswith((WEIGHTS, OPTIMIZER, TASK)):
+        raise UserError(
+            f"{setting} cannot be tuned: a space contains optimizer.*, task.settings.* and weights.*; give other "
+            "settings as name=value"
+        )
+    if not isinstance(value, Mapping):
+        raise UserError(f"{setting}: {value!r}: it must be {{low: ..., high: ...}} or {{choices: [...]}}")
+    found = from_mapping(Range, {**value}, setting)
+    low, high = (value.get(end) for end in ("low", "high"))
+    if found.choices and (low is not None or high is not None):
+        raise UserError(f"{setting}: give choices, or low and high, not both")
+    if not found.choices:
+        if low is None or high is None:
+            raise UserError(f"{setting}: it needs low and high, or choices")
+        if low >= high or (found.log and low <= 0):
+            raise UserError(f"{setting}: low={low:g} must be less than high={high:g}, and more than 0 with log: true")
+        found = Range(low, high, found.log)  # keep integers, which from_mapping converts to floats
+    return found
 
 
 @dataclass(frozen=True)
@@ -159,12 +218,12 @@ def _study(plan: StudySettings, origin: str, program: RewardProgram) -> optuna.S
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{path} cannot be read as an Optuna study: {first}; give another run_dir=") from None
     given = json.loads(json.dumps(made_with))
-    recorded = given | study.user_attrs.get("made_with", {})  # earlier versions did not record the contents
-    if changed := [name for name, value in given.items() if recorded[name] != value]:
+    recorded = study.user_attrs.get("made_with", given)
+    if changed := [name for name, value in given.items() if recorded.get(name) != value]:
         raise UserError(
             f"{path} was created with other {', '.join(changed)}; undo the change, or give another run_dir="
         )
-    study.set_user_attr("made_with", recorded)
+    study.set_user_attr("made_with", given)
     for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     # a new seed, so that a continued study does not repeat its earlier samples
@@ -261,14 +320,8 @@ def _write(plan: StudySettings, study: optuna.Study, program: RewardProgram) -> 
 
 def _tuned_yaml(values: Mapping[str, Any]) -> str:
     """Return the settings in `values`, without weights, as the text of a file for conf/tuned_for."""
-    import yaml
-
-    nested: dict[str, Any] = {}
+    nested = OmegaConf.create()
     for name, value in values.items():
         if not name.startswith(WEIGHTS):
-            *path, last = name.split(".")
-            node = nested
-            for step in path:
-                node = node.setdefault(step, {})
-            node[last] = value
-    return "# @package _global_\n" + yaml.safe_dump(nested, sort_keys=False)
+            OmegaConf.update(nested, name, value)
+    return "# @package _global_\n" + OmegaConf.to_yaml(nested)

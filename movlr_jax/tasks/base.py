@@ -22,9 +22,10 @@ from movlr_jax.rewards.state import Layout
 from movlr_jax.rewards.term import quoted
 from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.words.sentence import Sentence
-from movlr_jax.types import Array, SimState, Trajectory
+from movlr_jax.types import Array, SimState, Step, Trajectory
 
 LONGEST_S = 3600.0  # s, longest episode
+CTRL_DT = 0.016  # s, control step of a trial episode
 Metrics = dict[str, float]
 StartFn = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
@@ -38,6 +39,13 @@ def check_episode(episode_s: Any, ctrl_dt: float = 0.0) -> None:
         )
     if number < ctrl_dt:
         raise UserError(f"episode_s={number:g} is shorter than one control step of {ctrl_dt:g} s")
+
+
+def positive(name: str, value: float) -> float:
+    """Return `value` of task.settings.`name`. Raises UserError unless it is more than 0."""
+    if value <= 0:
+        raise UserError(f"task.settings.{name}={value:g}: it must be more than 0")
+    return value
 
 
 class Measures(Metrics):
@@ -228,8 +236,8 @@ def fill_reward(text: str, roles: Mapping[str, str | Sequence[str]]) -> str:
         raise UserError(f"the reward program has a $ without a role name ({error}); write $$ for a plain $") from None
 
 
-def joints_at_limit(model: mujoco.MjModel, qpos: np.ndarray, margin: float = 0.02) -> np.ndarray:
-    """Return the share [T] of limited joints that are within `margin` (a fraction of the range) of a limit.
+def joints_at_limit(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
+    """Return the share [T] of limited joints that are within 2 % of their range of a limit.
 
     qpos [T, nq]. Joints driven by equality constraints, such as those of a kneecap, are ignored.
     """
@@ -239,13 +247,8 @@ def joints_at_limit(model: mujoco.MjModel, qpos: np.ndarray, margin: float = 0.0
         return np.zeros(len(qpos))
     q = qpos[:, model.jnt_qposadr[limited]]
     low, high = model.jnt_range[limited].T
-    slack = margin * (high - low)
+    slack = 0.02 * (high - low)
     return ((q < low + slack) | (q > high - slack)).mean(axis=-1)
-
-
-def joint_limit_fraction(model: mujoco.MjModel, qpos: np.ndarray, margin: float = 0.02) -> float:
-    """Return the share of (time, limited joint) pairs within `margin` of a limit. qpos [T, nq]."""
-    return float(joints_at_limit(model, qpos, margin).mean())
 
 
 # names that shared_metrics returns
@@ -304,6 +307,45 @@ def shared_metrics(trajectory: Trajectory, task: Task, ctrl_dt: float) -> Metric
     return {
         "effort": float(exertion(task, trajectory).mean()),
         "smoothness": float(np.square(change).mean()) if change.size else 0.0,
-        "joint_limit_fraction": joint_limit_fraction(task.model, np.asarray(trajectory.steps.qpos)),
+        "joint_limit_fraction": float(joints_at_limit(task.model, np.asarray(trajectory.steps.qpos)).mean()),
         "diverged_fraction": float(np.mean(trajectory.diverged)),
     }
+
+
+def trial(task: Task) -> Trajectory:
+    """Return an episode [T] of full length: two simulation steps without control, the second repeated to the end.
+
+    The functions of a task are called on it before anything is planned.
+    """
+    model, data = task.model, mujoco.MjData(task.model)
+    for to, rows in zip((data.qpos, data.qvel, data.act), _starts(task, 2), strict=True):
+        to[:] = rows[0]
+    count = max(2, round(task.episode_s / CTRL_DT))
+    held = np.minimum(np.arange(count), 1)
+    seen = []
+    for _ in range(2):
+        mujoco.mj_step(model, data)
+        mujoco.mj_forward(model, data)
+        seen.append([np.array(x, np.float32) for x in (data.qpos, data.qvel, data.act, data.sensordata)])
+    qpos, qvel, act, sensors = (np.stack(pair)[held] for pair in zip(*seen, strict=True))
+    time, actions = np.float32(CTRL_DT) * np.arange(1, count + 1), np.zeros((count, model.nu), np.float32)
+    last = SimState(time[-1], qpos[-1], qvel[-1], act[-1], sensors[-1], actions[-1], np.array(False))
+    return Trajectory(Step(time, qpos, qvel, act, sensors, actions), actions, np.array(count), last)
+
+
+def _starts(task: Task, n: int) -> tuple[np.ndarray, ...]:
+    """Return n start states of the task. Raises UserError if its `start` returns anything else."""
+    m, given = task.model, task.start(np.random.default_rng(0), n)
+    expected = {"qpos": (n, m.nq), "qvel": (n, m.nv), "act": (n, m.na)}
+    try:
+        found = dict(zip(expected, (np.asarray(x, float) for x in given), strict=True))
+    except (TypeError, ValueError):
+        found = {}
+    for name, shape in expected.items():
+        if name not in found or found[name].shape != shape or not np.isfinite(found[name]).all():
+            got = f"{name} {found[name].shape}" if name in found else f"{given!r:.80}"
+            raise UserError(
+                f"start of the task {task.name} returns {got} for n = {n}, expected finite numbers qpos [n, {m.nq}], "
+                f"qvel [n, {m.nv}], act [n, {m.na}]"
+            )
+    return tuple(found.values())

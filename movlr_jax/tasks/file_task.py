@@ -18,10 +18,9 @@ import numpy as np
 from movlr_jax._util.settings import typed
 from movlr_jax.errors import UserError, shortened, similar_files, unknown_name
 from movlr_jax.models.spec import quiet
-from movlr_jax.tasks.base import Measures, Metrics, Task, measured
+from movlr_jax.tasks.base import CTRL_DT, Measures, Metrics, Task, measured, trial
 from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.simple import FOLDER
-from movlr_jax.tasks.trial import CTRL_DT, trial
 from movlr_jax.types import SimState
 
 FUNCTION = "task"  # name of the function that the file must define

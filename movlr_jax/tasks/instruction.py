@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import re
@@ -64,21 +65,14 @@ def folder_name(model: str) -> str:
     name = model
     if _is_file(model):
         path = Path(model).expanduser()
-        name = path.stem
+        name, text = path.stem, ""
         if name.lower() in _UNSAYING:
-            named = re.search(r"<mujoco\b[^>]*\bmodel\s*=\s*[\"']([^\"']+)", _head(path))
+            with contextlib.suppress(OSError):
+                text = path.read_text(encoding="utf-8", errors="replace")
+            named = re.search(r"<mujoco\b[^>]*\bmodel\s*=\s*[\"']([^\"']+)", text)
             said = named[1] if named and named[1].lower() not in _UNSAYING else ""
             name = said or path.absolute().parent.name or name
     return re.sub(r"[^\w.-]+", "_", name).strip("._") or "model"
-
-
-def _head(path: Path) -> str:
-    """Return the beginning of a file, empty if it cannot be read."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(4096)
-    except OSError:
-        return ""
 
 
 def absolute_model(model: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from movlr_jax._util.parts import check_ranges
 from movlr_jax._util.registry import Registry
 from movlr_jax._util.settings import keywords
 from movlr_jax.errors import MissingModel, UserError
@@ -144,6 +145,8 @@ def _built(
     if model == "ms_human_700" and entry.models == HANDS:
         model = "ms_human_700_manipulation"  # the entry of MS-Human-700 that has fingers
     given = keywords(entry.build, settings, "task.settings", without=["episode_s"])
+    for group in given.values():
+        check_ranges(group, "task.settings")
     try:
         return entry.build(model_adapter(model), episode_s=episode_s, **given)
     except ValueError as error:  # of MuJoCo's compiler

@@ -38,13 +38,11 @@ from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
 from movlr_jax.rewards.term import array_of, identifier, quoted
 from movlr_jax.sandbox.genome import Genome
-from movlr_jax.tasks.base import TIE, Course, Measures, Metrics, Origin, Rewards, Scoring, StartFn, Task, View
-from movlr_jax.tasks.floor import INSIDE, add_floor, lifted, settled
+from movlr_jax.tasks.base import TIE, Course, Measures, Metrics, Origin, Rewards, Scoring, StartFn, Task, View, trial
+from movlr_jax.tasks.floor import INSIDE, add_floor, lifted, settled, stood
 from movlr_jax.tasks.needs import HOLD_S, Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.stage import add_sky, add_stage
-from movlr_jax.tasks.standing import stood
-from movlr_jax.tasks.trial import trial
 from movlr_jax.tasks.view import camera_for
 from movlr_jax.tasks.walking import biomechanics
 from movlr_jax.tasks.words.clauses import FAR, at_height, jump, risen, travel
@@ -127,11 +125,7 @@ def simple_task(
     at = placed[1]
     hovering = carrying(compiled, at.qpos)
     rest = at.ctrl.copy() if at.ctrl.any() and not has_muscles(compiled) else hovering
-    begin = (
-        start
-        if callable(start)
-        else partial(_starts, compiled, adapter, *(x.copy() for x in (at.qpos, at.qvel, at.act)), rest, start_noise)
-    )
+    begin = start if callable(start) else _starts(at, compiled, adapter, rest, start_noise)
     first, human = (_program(text, FOLDER.get()) for text in (reward, human_reward))
     shown = [*(targets[goal] for goal in reached.values()), *_shown(motion, bare, at, layout.world.up)]
     camera = camera_for(
@@ -219,7 +213,7 @@ def _staged(
         lift = settled(placed[1], adapter.root) or lift
     if not known:
         adapter = replace(adapter, roles=with_hand(bare, with_feet(bare, placed[1].qpos, adapter.roles)))
-    _light(spec)
+    (add_sky if spec.lights else add_stage)(spec)  # without light, films would be black
     return _Staged(spec, bare, placed, adapter, known is not None, tuple(filter(None, (added, lift))))
 
 
@@ -454,14 +448,6 @@ def _spec_of(model: str | Path | mujoco.MjSpec, folder: Path) -> tuple[mujoco.Mj
     return read_spec(path), None
 
 
-def _light(spec: mujoco.MjSpec) -> None:
-    """Add daylight to a model without lights, and a sky to one that has none: its films would be black."""
-    if spec.lights:
-        add_sky(spec)
-    else:
-        add_stage(spec)
-
-
 def _at_start(model: mujoco.MjModel, start: Any) -> tuple[mujoco.MjModel, mujoco.MjData]:
     """Return the model with data at the start of an episode, without noise. Raises UserError."""
     data = mujoco.MjData(model)
@@ -585,36 +571,33 @@ def _keep_mocap(spec: mujoco.MjSpec, model: mujoco.MjModel, data: mujoco.MjData)
 
 
 def _starts(
-    model: mujoco.MjModel,
-    adapter: ModelAdapter,
-    qpos: np.ndarray,
-    qvel: np.ndarray,
-    act: np.ndarray,
-    rest: np.ndarray | None,
-    noise: float,
-    rng: np.random.Generator,
-    n: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return n start states at `qpos` [nq], `qvel` [nv] and `act` [na], with noise on driven hinges.
+    at: mujoco.MjData, model: mujoco.MjModel, adapter: ModelAdapter, rest: np.ndarray | None, noise: float
+) -> StartFn:
+    """Return what draws start states: those of `at` with noise on driven hinges.
 
     Without activations, muscles and servos get those that hold the posture, servos under the controls `rest` [nu].
     """
-    rows = np.repeat(qpos[None], n, axis=0)
+    qpos, qvel, act = (x[None].copy() for x in (at.qpos, at.qvel, at.act))
     joints = [model.joint(j) for j in adapter.planned_joints]
-    for joint in joints:
-        if joint.type[0] == mujoco.mjtJoint.mjJNT_HINGE:
-            column = joint.qposadr[0]
-            rows[:, column] = np.clip(rows[:, column] + noise * rng.standard_normal(n), *joint.range)
-    rows = follow_couplings(model, rows)
-    if act.any():
-        activations = np.repeat(act[None], n, axis=0)
-    elif model.na == model.nu and muscles(model).all():
-        static = StaticOptimiser(model, np.array([joint.dofadr[0] for joint in joints], int))
-        activations = np.array([static(q) for q in rows])
-    else:
-        held = [servo_controls(model, q) if rest is None else rest for q in rows]
-        activations = np.array([servo_activations(model, q, u) for q, u in zip(rows, held, strict=True)])
-    return rows, np.repeat(qvel[None], n, axis=0), activations
+
+    def start(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        rows = np.repeat(qpos, n, axis=0)
+        for joint in joints:
+            if joint.type[0] == mujoco.mjtJoint.mjJNT_HINGE:
+                column = joint.qposadr[0]
+                rows[:, column] = np.clip(rows[:, column] + noise * rng.standard_normal(n), *joint.range)
+        rows = follow_couplings(model, rows)
+        if act.any():
+            activations = np.repeat(act, n, axis=0)
+        elif model.na == model.nu and muscles(model).all():
+            static = StaticOptimiser(model, np.array([joint.dofadr[0] for joint in joints], int))
+            activations = np.array([static(q) for q in rows])
+        else:
+            held = [servo_controls(model, q) if rest is None else rest for q in rows]
+            activations = np.array([servo_activations(model, q, u) for q, u in zip(rows, held, strict=True)])
+        return rows, np.repeat(qvel, n, axis=0), activations
+
+    return start
 
 
 def _worst_error(read: Readout, reached: Mapping[str, str], goals: Mapping[str, Array]) -> float:

@@ -54,8 +54,8 @@ def axis_angle(axis: np.ndarray, angle: float) -> np.ndarray:
     return np.eye(3) + np.sin(angle) * k + (1 - np.cos(angle)) * k @ k
 
 
-@pytest.mark.parametrize("axis", [[1, 0, 0], [0, 0, -1], [1, 2, 3], [-1, 0.1, 0]])
-@pytest.mark.parametrize("angle", [0.0, 1e-3, 0.1, 1.0, np.pi / 2, 2.0, 3.0, np.pi - 1e-3, np.pi])
+@pytest.mark.parametrize("axis", [[1, 0, 0], [1, 2, 3]])
+@pytest.mark.parametrize("angle", [0.0, 1e-3, 1.0, np.pi - 1e-3, np.pi])
 def test_the_angle_between_two_frames(axis: list[float], angle: float):
     base = axis_angle(np.array([0.3, -0.5, 0.8]), 1.1)
     turned = axis_angle(np.array(axis, float), angle) @ base

@@ -1,9 +1,6 @@
-"""What words ask of parts of a body: parts, terms, measures against C MuJoCo, and a search that balances a pole."""
+"""What words ask of parts of a body: parts, terms, measures against C MuJoCo."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -35,17 +32,6 @@ def test_sideways_is_away_from_the_body():
     away = data.body("humerus_r").xpos - data.body("torso").xpos
     assert aim.row is pointed
     assert np.dot(away, aim["way"]) > 0.1
-
-
-def test_films_show_a_raised_arm():
-    """By hand: the shoulders are at 1.36 m, and the arms are 0.54 m long to the ends of their capsules."""
-
-    def seen(words: str) -> float:
-        (camera,) = made(words).view.cameras
-        return camera.lookat[2] + camera.distance * np.tan(np.deg2rad(45) / 2)
-
-    assert seen("raise both arms") > 1.36 + 0.54
-    assert seen("raise both arms") > seen("stand still") + 0.05
 
 
 def _squat(task: Task) -> Clause:
@@ -104,21 +90,6 @@ def test_a_knee_bends_by_its_joint_angle():
     )
 
 
-def test_the_upper_arm_keeps_still_unless_the_words_move_it():
-    def terms(words: str, **joints: float) -> float:
-        task = made(words)
-        reward, data = mj.load_reward(task.rewards.initial, task), posed(task, **joints)
-        return float(reward(data, data.ctrl, posed(task))[1]["left_elbow_bent"])
-
-    bent = {"left_elbow": -1.0}
-    for words, lost in (("bend the left elbow", 0.5 * 0.4), ("raise the left arm and bend the elbow", 0.0)):
-        moved = terms(words, **bent, left_shoulder_y=-0.4)
-        assert terms(words, **bent) - moved == pytest.approx(lost, abs=0.05)
-    near = terms("bend the left elbow by 30 degrees", left_elbow=-np.deg2rad(30))
-    assert near == pytest.approx(0.0, abs=1e-4)
-    assert terms("bend the left elbow by 30 degrees", **bent) < near - 0.3
-
-
 def test_waves_are_counted():
     """By hand: an arm of 0.54 m that is up and swings by 0.4 rad to either side, at 1.5 Hz, for 2 s; then by 0.05."""
     task = made("wave goodbye with the left hand")
@@ -158,21 +129,6 @@ def test_doing_nothing_scores_less_than_what_the_words_ask_for():
     assert cart.scoring.score(upright) > cart.scoring.score(fallen) + cart.scoring.tie
 
 
-def test_a_first_program_keeps_its_place_if_the_words_ask_for_no_travel():
-    assert {"sway", "height", "level"} <= set(parse(made("raise the right arm").rewards.initial).weights)
-    assert "sway" not in parse(made("walk forward and keep the right arm up").rewards.initial).weights
-    assert "sway" not in parse(made("balance the pole", CART).rewards.initial).weights
-
-
-def test_a_fall_raises_no_part():
-    task = made("raise the left foot")
-    lying = posed(task)
-    lying.qpos[2:7] = 0.1, np.sqrt(0.5), 0.0, np.sqrt(0.5), 0.0
-    metrics = measured(task, posed(task), lying)
-    assert metrics["upright_fraction"] < 0.6
-    assert metrics["left_foot_raised_m"] <= 0.0
-
-
 def test_a_fall_that_ended_the_episode_is_no_way_to_an_aim():
     """A task with an `over` of its own stops in the middle of a fall."""
     for words, joints, idle in (
@@ -197,12 +153,9 @@ def test_a_fall_that_ended_the_episode_is_no_way_to_an_aim():
     [
         ("raise the right arm", "right_shoulder_y", [0.0, -1.0, -2.0, -3.0]),
         ("raise the right arm sideways", "right_shoulder_x", [0.0, -0.5, -1.0, -1.5]),
-        ("raise the left arm sideways", "left_shoulder_x", [0.0, 0.5, 1.0, 1.5]),
-        ("point the left arm backward", "left_shoulder_y", [0.0, 0.5, 1.0, 1.5]),
         ("lower the left hand", "left_elbow", [-2.0, -1.0, 0.0]),
         ("touch the head with the right hand", "right_elbow", [0.0, -0.8, -1.5]),
         ("bend the left elbow", "left_elbow", [0.0, -0.8, -1.5]),
-        ("straighten the left elbow", "left_elbow", [-1.5, -0.8, 0.0]),
     ],
 )
 def test_the_terms_grow_towards_what_the_words_ask_for(words: str, joint: str, values: list[float]):
@@ -249,24 +202,3 @@ def test_the_squat_term_follows_the_time():
         data.time, data.qpos[1] = time, data.qpos[1] - share * _squat(task)["depth"]
         mujoco.mj_forward(task.model, data)
         assert float(reward(data, data.ctrl, first)[1]["depth"]) == pytest.approx(0.0, abs=1e-5)
-
-
-def test_a_search_for_words_balances_a_pole(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    """Without a push, the pole falls over within the episode."""
-    (tmp_path / "cart.xml").write_text(
-        re.sub("<worldbody>", '<keyframe><key name="off" qpos="0 0.1"/></keyframe><worldbody>', CART),
-        encoding="utf-8",
-    )
-    task = simple_task(
-        name="pole", model=tmp_path / "cart.xml", description="balance the pole", start_noise=0.0, episode_s=1.5
-    )
-    run = mj.run_search(task, run_dir=tmp_path / "run", candidates=1, generations=1, films=False)
-    best = run.best
-    assert best
-    assert best.metrics["pole_tilt_error_rad"] < np.deg2rad(20)
-    idle = mujoco.MjData(task.model)
-    idle.qpos[:] = task.start(np.random.default_rng(0), 1)[0][0]
-    while idle.time < 1.5:
-        mujoco.mj_step(task.model, idle)
-    assert abs(idle.joint("hinge").qpos[0]) > 1.0
-    assert re.search(r"pole upright: \d.*asked at most 20°", capfd.readouterr().err)

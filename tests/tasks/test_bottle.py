@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import mujoco
 import numpy as np
 import pytest
-from grasping import CTRL_DT, MODELS, built, episode, held, sound_starts, still, triangles, turned
+from grasping import CTRL_DT, MODELS, built, episode, held, sound_starts, still, triangles
 from seen import seen
 from vetting import refusals
 
-from movlr_jax.biomech.static_optimisation import StaticOptimiser
 from movlr_jax.errors import UserError
-from movlr_jax.models import follow_couplings
 from movlr_jax.sandbox.source import parse
 from movlr_jax.tasks import Task, build_task
-from movlr_jax.tasks.base import fill_reward, joint_limit_fraction, shared_metrics
+from movlr_jax.tasks.base import fill_reward, shared_metrics
 from movlr_jax.tasks.hand.grasp import MAGENTA, body_frame, score
 from movlr_jax.tasks.stage import add_tube_mesh
 
@@ -30,9 +27,6 @@ def task() -> Task:
 @pytest.fixture(scope="module", params=MODELS)
 def any_task(request: pytest.FixtureRequest) -> Task:
     return built("bottle_pour", request.param)
-
-
-# The measure, on made-up episodes.
 
 
 def test_the_target_is_where_its_outline_stands(any_task: Task):
@@ -100,21 +94,7 @@ def test_the_close_up_shows_fingers_and_object_large(name: str, model: str):
     assert (forward_left @ -np.array([np.cos(azimuth), np.sin(azimuth), 0.0]) > 0.5).all()
 
 
-def test_left_is_left_of_a_model_whichever_way_it_faces(any_task: Task):
-    """The right shoulder is on the right of the head, and the hand before the shoulder."""
-    task, data = any_task, mujoco.MjData(any_task.model)
-    data.qpos[:] = task.start(np.random.default_rng(0), 1)[0][0]
-    mujoco.mj_kinematics(task.model, data)
-    head, arm, hand = (data.body(task.roles[r]).xpos for r in ("head", "upper_arm", "hand"))
-    frame = body_frame(task.adapter)
-    assert (frame.T @ (arm - head))[1] < -0.1
-    assert (frame.T @ (hand - arm))[0] > 0.2
-    np.testing.assert_allclose(frame[:, 2], [0, 0, 1])
-    assert np.linalg.det(frame) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("axis", [(0, 0, 1), (1, 0, 0), (0.3, -0.5, 0.8)])
-@pytest.mark.parametrize("degrees", [0.0, 20.0, -75.0, 180.0])
+@pytest.mark.parametrize(("axis", "degrees"), [((0, 0, 1), 0.0), ((1, 0, 0), 20.0), ((0.3, -0.5, 0.8), -75.0)])
 def test_errors_worked_by_hand(task: Task, axis, degrees: float):
     """3 cm away along a diagonal, and turned about any axis: 0.03 m and that many radians."""
     offset = 0.03 * np.array([1.0, -2.0, 2.0]) / 3.0
@@ -127,8 +107,7 @@ def test_errors_worked_by_hand(task: Task, axis, degrees: float):
 
 
 @pytest.mark.parametrize(
-    ("centimetres", "degrees", "success"),
-    [(4.99, 29.9, 1.0), (5.01, 0.0, 0.0), (0.0, 30.1, 0.0), (0.0, 0.0, 1.0), (6.0, 40.0, 0.0)],
+    ("centimetres", "degrees", "success"), [(4.99, 29.9, 1.0), (5.01, 0.0, 0.0), (0.0, 30.1, 0.0)]
 )
 def test_success_is_both_within_bounds(task: Task, centimetres: float, degrees: float, success: float):
     metrics = task.scoring.measure(episode(task, *still(task, (0, 0, -centimetres / 100), degrees)), task)
@@ -148,18 +127,12 @@ def test_the_worst_of_the_last_half_second_counts(task: Task):
     pos, quat = still(task)
     pos[: -held - 1] += [0.3, 0, 0]  # far away, but before
     assert task.scoring.measure(episode(task, pos, quat), task)["success"] == 1.0
-    for wrong in (-held, -held // 2, -1):
+    for wrong in (-held, -1):
         away = pos.copy()
         away[wrong] += [0.08, 0, 0]
         metrics = task.scoring.measure(episode(task, away, quat), task)
         assert metrics["success"] == 0.0
         assert metrics["object_position_error_m"] == pytest.approx(0.08, abs=1e-6)
-    through = pos[:1] + np.linspace(-0.5, 0.5, 100)[:, None] * [1.0, 0, 0]
-    assert task.scoring.measure(episode(task, through, quat), task)["success"] == 0.0
-    spun = quat.copy()
-    spun[-5] = turned(task, 45)
-    metrics = task.scoring.measure(episode(task, pos, spun), task)
-    assert metrics["object_orientation_error_rad"] == pytest.approx(np.deg2rad(45), abs=1e-3)
     short = episode(task, *still(task, steps=3))  # shorter than hold_s: all of it counts
     assert task.scoring.measure(short, task)["success"] == 1.0
 
@@ -198,11 +171,6 @@ def test_the_score_orders_episodes():
     assert ended(0, 0) == pytest.approx(0)
     assert ended(3, 12) == pytest.approx(-5)  # 1 cm as much as 6 degrees
     assert ended(4.9, 29, success=1) > ended(5.1, 0)
-    assert ended(40, 0) > ended(40, 90) > ended(60, 90)
-    assert ended(150, 180) > ended(500, 180)  # however far it flew
-
-
-# Measures that every task has.
 
 
 def test_shared_measures_worked_by_hand(task: Task):
@@ -214,27 +182,6 @@ def test_shared_measures_worked_by_hand(task: Task):
     assert metrics["smoothness"] == pytest.approx(1.0)
     assert metrics["diverged_fraction"] == 0.0
     assert shared_metrics(replace(made, valid=np.asarray(3)), task, CTRL_DT)["diverged_fraction"] == 1.0
-
-
-def test_joint_limits_worked_by_hand():
-    """Joints limited to [0, 1] and [-1, 1] with 2 % margins, an unlimited one, a free body: 3 of 8 are at a limit."""
-    model = mujoco.MjModel.from_xml_string("""
-        <mujoco><compiler angle="radian"/><worldbody>
-          <body><freejoint/><geom size="0.1"/></body>
-          <body><joint name="a" limited="true" range="0 1"/><geom size="0.1"/>
-            <body><joint name="b" limited="true" range="-1 1"/><geom size="0.1"/>
-              <body><joint name="c" limited="false"/><geom size="0.1"/></body></body></body>
-        </worldbody></mujoco>""")
-    qpos = np.zeros((4, model.nq))
-    a, b, c = (model.joint(name).qposadr[0] for name in "abc")
-    qpos[:, a] = [0.019, 0.021, 0.5, 1.2]  # at, off, off, beyond
-    qpos[:, b] = [0.0, 0.97, -0.95, 0.959]  # off, at, off, off: margins are 4 cm of a range of 2
-    qpos[:, c] = 100.0
-    assert joint_limit_fraction(model, qpos) == pytest.approx(3 / 8)
-    free = mujoco.MjModel.from_xml_string(
-        '<mujoco><worldbody><body><joint/><geom size="1"/></body></worldbody></mujoco>'
-    )
-    assert joint_limit_fraction(free, np.zeros((4, 1))) == 0.0
 
 
 # The start.
@@ -254,13 +201,6 @@ def test_the_hand_is_around_the_bottle_and_not_inside_it(any_task: Task):
             assert np.linalg.norm((tip - centre)[:2]) - 0.03 < 0.04, finger
 
 
-def test_starts_are_the_same_for_the_same_seed(task: Task):
-    one, two = (task.start(np.random.default_rng(7), 3) for _ in range(2))
-    for a, b in zip(one, two, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert not np.array_equal(one[0], task.start(np.random.default_rng(8), 3)[0])
-
-
 def test_held_by_its_muscles_nothing_moves_for_half_a_second(any_task: Task):
     task, layout = any_task, any_task.layout
     start, state = held(task, 4)
@@ -273,67 +213,6 @@ def test_held_by_its_muscles_nothing_moves_for_half_a_second(any_task: Task):
     tilt = 2 * np.arccos(np.clip(np.abs(state.sensors[:, upright]), 0, 1))
     assert np.rad2deg(tilt).max() < 3.0
     assert np.abs(state.qvel).max() < 0.5
-
-
-def test_coupled_joints_obey_mujocos_own_constraints(task: Task):
-    """Random postures over the whole range: the residual of every equality is zero, and is not without following."""
-    model, data, rng = task.model, mujoco.MjData(task.model), np.random.default_rng(0)
-    limited = model.jnt_limited.astype(bool)
-    low, high = model.jnt_range[limited].T
-    worst, before = 0.0, 0.0
-    for _ in range(20):
-        qpos = model.qpos0.copy()
-        qpos[model.jnt_qposadr[limited]] = rng.uniform(low, high)
-        for followed in (False, True):
-            data.qpos[:] = follow_couplings(model, qpos) if followed else qpos
-            mujoco.mj_forward(model, data)
-            equality = data.efc_type[: data.nefc] == mujoco.mjtConstraint.mjCNSTR_EQUALITY
-            assert equality.sum() == model.neq == 11
-            residual = np.abs(data.efc_pos[: data.nefc][equality]).max()
-            worst, before = (max(worst, residual), before) if followed else (worst, max(before, residual))
-    assert worst < 1e-9
-    assert before > 0.1
-
-
-def test_a_batch_of_postures_follows_like_each_alone(task: Task):
-    qpos = np.random.default_rng(1).normal(0, 0.3, (2, 3, task.model.nq))
-    together = follow_couplings(task.model, qpos)
-    for i, j in np.ndindex(2, 3):
-        np.testing.assert_array_equal(together[i, j], follow_couplings(task.model, qpos[i, j]))
-
-
-def test_the_activations_at_the_start_carry_the_arm(task: Task):
-    """MuJoCo's inverse dynamics says which torques keep the arm at rest, its forward dynamics what the muscles do;
-    seen along each planned joint with all that is coupled to it, they agree."""
-    model = copy.copy(task.model)
-    flags = mujoco.mjtDisableBit
-    model.opt.disableflags |= flags.mjDSBL_CONTACT | flags.mjDSBL_EQUALITY | flags.mjDSBL_LIMIT
-    data, joints = mujoco.MjData(model), task.adapter.planned_joints
-    optimise = StaticOptimiser(task.model, np.array([model.joint(j).dofadr[0] for j in joints]))
-    for qpos in task.start(np.random.default_rng(0), 3)[0]:
-        along = np.zeros((model.nv, len(joints)))  # by finite differences
-        for k, joint in enumerate(joints):
-            there, back, column = qpos.copy(), qpos.copy(), np.zeros(model.nv)
-            there[model.joint(joint).qposadr[0]] += 1e-6
-            back[model.joint(joint).qposadr[0]] -= 1e-6
-            ends = follow_couplings(task.model, back), follow_couplings(task.model, there)
-            mujoco.mj_differentiatePos(model, column, 2e-6, *ends)
-            along[:, k] = column
-        mujoco.mj_resetData(model, data)
-        data.qpos[:] = qpos
-        data.act[:] = activations = optimise(qpos)
-        assert ((activations >= 0) & (activations <= 1)).all()
-        mujoco.mj_forward(model, data)
-        exerted = along.T @ data.qfrc_actuator
-        data.qacc[:] = 0
-        mujoco.mj_inverse(model, data)
-        needed = along.T @ data.qfrc_inverse
-        assert np.abs(needed[:7]).max() > 5, "an arm weighs something"
-        np.testing.assert_allclose(exerted[:7], needed[:7], atol=0.01)  # N m: shoulder to wrist
-        np.testing.assert_allclose(exerted[7:], needed[7:], atol=0.02)  # the fingers weigh little
-        data.act[:] = 0
-        mujoco.mj_forward(model, data)
-        assert np.abs(along.T @ data.qfrc_actuator - needed)[:7].max() > 1, "without activation it falls"
 
 
 # What comes with the task.
@@ -354,12 +233,3 @@ def test_a_reward_for_a_role_that_a_model_lacks_says_so(task: Task):
         fill_reward('state.site("$palm_sight")', task.roles)
     with pytest.raises(UserError, match=r"write \$\$ for a plain \$"):
         fill_reward("costs 5 $", task.roles)
-
-
-def test_the_scene_weighs_and_looks_as_said(task: Task):
-    """The mass of the bottle without what only looks, and a target without mass, lighter in colour."""
-    model = task.model
-    assert model.body("bottle").mass[0] == pytest.approx(0.304)  # 0.3 kg and four feet of a gram
-    assert model.body("target_bottle").mass[0] == 0
-    dark, light = (model.geom(f"{name}_look").matid[0] for name in ("bottle", "target"))
-    assert model.mat_rgba[dark][:3].sum() < model.mat_rgba[light][:3].sum(), "the target is the lighter one"

@@ -63,8 +63,7 @@ RADIANS = np.pi / 180
 # ending, header, unit of the numbers, which columns, whether they are read as degrees, the warning
 HEADERS = {
     "degrees": (".mot", "inDegrees=yes", 1.0, (KNEE, HIP), True, ""),
-    "degrees in quotes": (".mot", 'version=1\ninDegrees = "yes"', 1.0, (KNEE, HIP), True, ""),
-    "capitals": (".mot", "Version=1\nINDEGREES=YES", 1.0, (KNEE, HIP), True, ""),
+    "capitals and quotes": (".mot", 'Version=1\nINDEGREES = "YES"', 1.0, (KNEE, HIP), True, ""),
     "radians": (".sto", "version=1\ninDegrees=no", RADIANS, (KNEE, HIP), False, ""),
     "degrees that are radians": (
         ".mot", "version=1\ninDegrees=yes", RADIANS, (KNEE, HIP, ANKLE), True,
@@ -83,24 +82,17 @@ HEADERS = {
         ".mot", "nRows=61", 1.0, (ANKLE,), True,
         "its header does not say the unit of angles: they are taken as degrees; if they are not, write inDegrees=no",
     ),
-    "an old motion in radians": (
-        ".mot", "nRows=61", RADIANS, (KNEE,), True, "does not say the unit of angles, but its angles reach 1.05",
-    ),
     "states without a unit": (
         ".sto", "version=1", RADIANS, (KNEE,), False, "they are taken as radians; if they are not, write inDegrees=y",
-    ),
-    "states without a unit in degrees": (
-        ".sto", "version=1", 1.0, (KNEE,), True, "reach 60, which radians cannot be: they are taken as degrees",
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("knee", [LIMITED, FREE])
 @pytest.mark.parametrize("name", HEADERS)
-def test_a_header_that_contradicts_its_values_is_a_warning(name: str, knee: str, body: Make, tmp_path: Path):
+def test_a_header_that_contradicts_its_values_is_a_warning(name: str, body: Make, tmp_path: Path):
     ending, header, unit, columns, in_degrees, sentence = HEADERS[name]
     path = written(tmp_path / f"walk{ending}", header, {n: DEGREES[n] for n in columns}, unit)
-    task = with_reference(body(knee), path)
+    task = with_reference(body(LIMITED), path)
     for joint in columns:
         expected = unit * DEGREES[joint] * (1.0 if in_degrees else 1 / RADIANS)
         np.testing.assert_allclose(read(task, joint), expected, atol=1e-4)
@@ -117,7 +109,6 @@ SIGNS = [
     (BACKWARD, False, -1.0, "turned round, since the ranges of the joints have the other sign: knee_angle_r"),
     (BACKWARD, True, 1.0, ""),
     (WIDE, True, 1.0, "the signs of knee_angle_r are taken as they are, since the ranges of the joints allow both"),
-    (WIDE, False, 1.0, "the signs of knee_angle_r are taken as they are"),
     (FREE, True, 1.0, "the signs of knee_angle_r are taken as they are"),
 ]
 
@@ -135,7 +126,7 @@ def test_knees_are_turned_only_where_the_range_says_so(
     assert all(sentence in warning for warning in task.origin.warnings)
 
 
-@pytest.mark.parametrize(("knee", "sign"), [(LIMITED, 1.0), (BACKWARD, -1.0), (WIDE, 1.0), (FREE, 1.0)])
+@pytest.mark.parametrize(("knee", "sign"), [(LIMITED, 1.0), (BACKWARD, -1.0), (WIDE, 1.0)])
 def test_the_flexion_of_a_knee_has_the_sign_of_its_range(knee: str, sign: float, body: Make):
     task = body(knee)
     pairs = leg_coordinates(task.adapter, task.layout.joints, task.model)
@@ -165,13 +156,12 @@ def chain() -> Task:
     return simple_task(name="chain", model=spec, description="move")
 
 
-@pytest.mark.parametrize("ending", ["mot", "sto"])
-def test_a_motion_of_joints_with_any_name_is_read_back(ending: str, chain: Task, tmp_path: Path):
+def test_a_motion_of_joints_with_any_name_is_read_back(chain: Task, tmp_path: Path):
     task, time = chain, np.arange(1, 30) * 0.016
     qpos = np.sin(np.outer(time, 1 + np.arange(len(NAMES)))).astype(np.float32)
     empty = [np.zeros((29, n)) for n in (task.model.nv, task.model.na, task.model.nu, 0)]
-    mj.EpisodeRecord(time, qpos, *empty, (), task.model, task.adapter).export(tmp_path / f"own.{ending}")
-    again = with_reference(task, tmp_path / f"own.{ending}")
+    mj.EpisodeRecord(time, qpos, *empty, (), task.model, task.adapter).export(tmp_path / "own.mot")
+    again = with_reference(task, tmp_path / "own.mot")
     assert set(again.layout.references) == set(NAMES)
     for i, name in enumerate(NAMES):
         np.testing.assert_allclose(again.data[reference_name(name)], qpos[:, i], atol=1e-6)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 import pytest
-from grasping import MODELS, built, episode, held, sound_starts, still, triangles
+from grasping import MODELS, built, episode, held, sound_starts, still
 from vetting import refusals
 
 from movlr_jax.errors import UserError
 from movlr_jax.tasks import Task, build_task
 from movlr_jax.tasks.hand.cube import FACES
-from movlr_jax.tasks.hand.grasp import MAGENTA, body_frame
+from movlr_jax.tasks.hand.grasp import body_frame
 
 HALF = 0.025
 
@@ -27,9 +27,6 @@ def start(task: Task) -> mujoco.MjData:
     data.qpos[:] = task.start(np.random.default_rng(0), 1)[0][0]
     mujoco.mj_forward(task.model, data)
     return data
-
-
-# The scene.
 
 
 def test_the_target_is_up_and_to_the_left_and_turned_as_a_pronating_forearm_turns(task, start):
@@ -57,44 +54,17 @@ def test_the_cube_weighs_and_measures_what_was_asked(task):
     assert model.body("target_cube").mass[0] < 1e-3  # a model may ask its compiler for a least mass
 
 
-def test_every_face_has_a_colour_of_its_own_that_the_target_shares(task):
-    model = task.model
-    faces, ghosts = ([model.geom(f"{name}_face{i}") for i in range(6)] for name in ("cube", "target_cube"))
-    colours = np.array([face.rgba[:3] for face in faces])
-    apart = np.linalg.norm(colours[:, None] - colours[None], axis=-1) + np.eye(6)
-    assert apart.min() > 0.3
-    for i in range(6):
-        np.testing.assert_allclose(model.geom(f"target_cube_edge{i}").rgba, MAGENTA)
-    for face, ghost in zip(faces, ghosts, strict=True):
-        np.testing.assert_array_equal(face.rgba, ghost.rgba)
-        assert face.rgba[3] == 1
-        a, b, c = np.moveaxis(triangles(model, ghost), 1, 0)
-        # just above the face of the cube
-        np.testing.assert_allclose((a @ face.pos) / HALF**2, 1.03, atol=1e-5)
-        outward = np.cross(b - a, c - a)  # a frame is drawn from this side only
-        outward /= np.linalg.norm(outward, axis=1, keepdims=True)
-        np.testing.assert_allclose(outward, np.tile(face.pos / HALF, (len(a), 1)), atol=1e-5)
-        assert np.abs(face.pos).max() == pytest.approx(HALF)
-        assert face.contype[0] == 0
-
-
-@pytest.mark.parametrize("setting", ["cube_m", "cube_kg", "hold_s", "success_position_m"])
-def test_settings_that_make_no_sense_are_refused(setting):
-    with pytest.raises(UserError, match=f"task.settings.{setting}=0: it must be more than 0"):
-        build_task("cube_rotate", "myoarm_r", 1.0, {setting: 0.0})
-
-
-def test_a_turn_needs_an_axis():
-    with pytest.raises(UserError, match="turn_axis"):
-        build_task("cube_rotate", "myoarm_r", 1.0, {"turn_axis": (0.0, 0.0, 0.0)})
-
-
-def test_a_cube_larger_than_the_hand_is_refused():
-    with pytest.raises(UserError, match="does not fit around a cube of 30 cm"):
-        build_task("cube_rotate", "myoarm_r", 1.0, {"cube_m": 0.3})
-
-
-# The start.
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("cube_kg", 0.0, "task.settings.cube_kg=0: it must be more than 0"),
+        ("turn_axis", (0.0, 0.0, 0.0), "turn_axis"),
+        ("cube_m", 0.3, "does not fit around a cube of 30 cm"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(setting: str, value: object, said: str):
+    with pytest.raises(UserError, match=said):
+        build_task("cube_rotate", "myoarm_r", 1.0, {setting: value})
 
 
 def test_thumb_and_two_fingers_are_about_to_hold_it(task, start):
@@ -128,12 +98,7 @@ def test_held_by_its_muscles_nothing_moves_for_half_a_second(task):
     assert np.linalg.norm(moved[:, palm : palm + 3], axis=1).max() < 0.02
 
 
-# The measure.
-
-
-@pytest.mark.parametrize(
-    ("centimetres", "degrees", "success"), [(2.9, 14.5, 1.0), (3.1, 0.0, 0.0), (0.0, 15.5, 0.0), (0.0, 0.0, 1.0)]
-)
+@pytest.mark.parametrize(("centimetres", "degrees", "success"), [(2.9, 14.5, 1.0), (3.1, 0.0, 0.0), (0.0, 15.5, 0.0)])
 def test_errors_worked_by_hand(task, centimetres: float, degrees: float, success: float):
     made = episode(task, *still(task, (0, centimetres / 100, 0), degrees, (0.2, 1.0, -0.4)))
     metrics = task.scoring.measure(made, task)
@@ -150,9 +115,6 @@ def test_what_is_wrong_is_said_in_words(task):
     assert kinds(0, 0) == []
     assert kinds(20, 0) == ["hold", "place", "steady"]
     assert kinds(0, 40) == ["turn", "steady"]
-
-
-# What comes with the task.
 
 
 def test_its_rewards_are_sound(task):

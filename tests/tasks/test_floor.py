@@ -45,7 +45,7 @@ def height_after(model: mujoco.MjModel, seconds: float) -> float:
     return float(data.body("ball").xpos[2])
 
 
-@pytest.mark.parametrize(("height", "floor"), [(0.1, 0.0), (0.4, 0.0), (0.095, 0.0), (0.0, -0.1), (-2.0, -2.1)])
+@pytest.mark.parametrize(("height", "floor"), [(0.4, 0.0), (0.095, 0.0), (-2.0, -2.1)])
 def test_a_body_that_would_fall_gets_a_floor(height: float, floor: float):
     task = task_of(height=height)
     assert (
@@ -70,9 +70,7 @@ NO_FLOOR = {
     "a floor of its own": {"world": '<geom name="ground" type="plane" size="1 1 0.1" pos="0 0 -3"/>'},
     "a table": {"world": '<geom type="box" size="1 1 0.1" pos="0 0 -0.2"/>'},
     "no gravity": {"option": 'gravity="0 0 0"'},
-    "fixed": {"joint": ""},
     "a joint that holds it": {"joint": '<joint type="slide" axis="0 0 1" stiffness="500"/>'},
-    "moves on a level": {"joint": '<joint type="slide" axis="1 0 0"/>'},
     "hangs": {"more": '<equality><connect body1="ball" body2="world" anchor="0 0 0"/></equality>'},
     "swims": {"option": 'density="5000"'},
     "a pair with the world": {
@@ -92,22 +90,13 @@ def test_other_bodies_get_none(case: str):
     assert task.model.ngeom == mujoco.MjModel.from_xml_string(given).ngeom
 
 
-def test_a_robot_of_the_package_stands(tmp_path):
-    task = mj.simple_task(name="robot", model="humanoid", description="stand still")
-    found = mj.evaluate_reward("initial", task, "optimizer=mppi", "optimizer.mppi.samples=4", f"run_dir={tmp_path}")
-    assert found.metrics["upright_fraction"] == 1.0
-
-
 NO_GROUND = {
-    "a marker": '<geom name="target" size="0.1" pos="3 0 0.5"/>',
     "a marker under it": '<geom name="target" size="0.02" pos="0 0 -0.5"/>',
     "a small box under it": '<geom type="box" size="0.01 0.01 0.01" pos="0 0 -0.5"/>',
-    "a wall": '<geom type="box" size="0.1 4 1" pos="2 0 1"/>',
     "a plane that is a wall": '<geom type="plane" size="4 4 1" euler="0 90 0" pos="-2 0 0"/>',
     "a ceiling": '<geom type="plane" size="4 4 1" euler="180 0 0" pos="0 0 3"/>',
     "a platform elsewhere": '<geom type="box" size="1 1 0.1" pos="9 0 -0.1"/>',
     "a picture of a floor": '<geom type="plane" size="4 4 1" contype="0" conaffinity="0"/>',
-    "a floor for others": '<geom type="plane" size="4 4 1" contype="2" conaffinity="2"/>',
 }
 
 

@@ -110,12 +110,6 @@ def test_an_environment_that_cannot_be_a_task_is_told(env: str | None, said: str
         task_of(compose(["+task=gymnasium", *([f"env={env}"] if env else [])]))
 
 
-def test_time_steps_of_an_environment_are_not_called_tuned_and_are_not_switched_off():
-    config = compose(["+task=gymnasium", "env=Ant-v5", "tuned=false"])
-    assert config.optimizer.ctrl_dt == 0.05
-    assert compose(["+task=gymnasium", "env=Ant-v5"]).tuned_settings == {}
-
-
 def own_value(theirs: Any, family: str, control: np.ndarray) -> float:
     """What the environment rewards at its present state, by its own code, without contact forces."""
     data = theirs.data

@@ -16,7 +16,7 @@ from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.tasks import build_task
 from movlr_jax.tasks.walking.locomotion import fallen
-from movlr_jax.tasks.walking.terrain import GROUND, flat, rough, slope
+from movlr_jax.tasks.walking.terrain import GROUND, doorway, flat, rough, slope, stairs
 from movlr_jax.types import SimState, Step
 
 CTRL_DT = 0.016
@@ -41,7 +41,9 @@ def base_move(task, qpos, *, ahead=0.0, left=0.0, up=0.0, yaw=0.0):
 
 
 @pytest.mark.parametrize(
-    "ground", [flat(), slope(5.0), slope(-8.0), rough(0.03, 1)], ids=["flat", "up", "down", "rough"]
+    "ground",
+    [slope(-8.0), rough(0.03, 1), stairs(0.02, 3), doorway((2.0, 1.2), 1.0)],
+    ids=["slope", "rough", "stairs", "doorway"],
 )
 def test_the_ground_is_as_high_as_a_ray_finds_it(ground):
     spec = mujoco.MjSpec()
@@ -50,7 +52,7 @@ def test_the_ground_is_as_high_as_a_ray_finds_it(ground):
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     rng = np.random.default_rng(0)
-    for xy in rng.uniform([-1, -2], [12, 2], (50, 2)):
+    for xy in rng.uniform([-1, -2], [12, 1.1], (50, 2)):
         geom = np.zeros(1, np.int32)
         fallen_by = mujoco.mj_ray(model, data, [*xy, 3.0], [0, 0, -1.0], None, 1, -1, geom)
         # rough ground is triangles to MuJoCo and bilinear to us
@@ -88,26 +90,6 @@ def test_a_walker_starts_on_its_feet_with_its_mass_over_them(task):
     assert len(np.unique(qpos, axis=0)) == 3
 
 
-def test_static_optimisation_stands_a_body_on_its_feet(walk):
-    """With its activations the ground carries the weight and nothing falls yet; without them everything does."""
-    qpos, _, act = walk.start(np.random.default_rng(0), 1)
-    model = walk.model
-    drops = []
-    for activation in (act[0], np.zeros(model.na)):
-        data = mujoco.MjData(model)
-        data.qpos[:], data.act[:], data.ctrl[:] = qpos[0], activation, activation
-        for _ in range(100):  # 0.2 s
-            mujoco.mj_step(model, data)
-        start = mujoco.MjData(model)
-        start.qpos[:] = qpos[0]
-        mujoco.mj_forward(model, start)
-        root = model.body("Full Body").id
-        drops.append(start.subtree_com[root][2] - data.subtree_com[root][2])
-    held, limp = drops
-    assert held < 0.01
-    assert limp > 5 * abs(held)
-
-
 def test_a_body_moved_a_known_way_has_those_measures(walk):
     qpos, *_ = walk.start(np.random.default_rng(0), 1)
     path = [base_move(walk, qpos[0], ahead=a, left=0.1 * a, yaw=0.2 * a) for a in np.linspace(0, 2, 21)]
@@ -138,7 +120,7 @@ def test_a_body_that_slides_goes_the_way_and_does_not_walk():
 def test_success_asks_for_the_speed_that_was_asked_for(walk):
     """At 1 m/s within a tenth, whether too slow or too fast; the search is told which."""
     qpos, *_ = walk.start(np.random.default_rng(0), 1)
-    for speed, success in ((0.67, 0), (0.89, 0), (0.91, 1), (1.09, 1), (1.11, 0)):
+    for speed, success in ((0.89, 0), (0.91, 1), (1.11, 0)):
         path = [base_move(walk, qpos[0], ahead=a) for a in np.linspace(0, 2 * speed, 21)]
         metrics = walk.scoring.measure(episode_of(walk, path), walk)
         assert metrics["mean_speed_m_s"] == pytest.approx(speed, abs=1e-3)
@@ -149,9 +131,6 @@ def test_success_asks_for_the_speed_that_was_asked_for(walk):
     assert np.diff([walk.scoring.score(m) for m in fast]).min() > walk.scoring.tie, (
         "of those too fast, the nearest leads"
     )
-    loose = build_task("flat_walk", "myolegs", 2.0, {"speed_tolerance": 0.4, "walk": ANY_MOTION})
-    slow = [base_move(loose, qpos[0], ahead=a) for a in np.linspace(0, 1.34, 21)]
-    assert loose.scoring.measure(episode_of(loose, slow), loose)["success"] == 1
     with pytest.raises(UserError, match=r"task\.settings\.speed_tolerance=0: it must be more than 0"):
         build_task("flat_walk", "myolegs", 2.0, {"speed_tolerance": 0.0})
 
@@ -181,21 +160,13 @@ def test_each_kind_of_fall_is_seen(walk):
     assert not down(qpos[0])
     assert not down(base_move(walk, qpos[0], up=0.3))
     assert down(base_move(walk, qpos[0], up=-0.5))
+    for part, expected in (("left_foot", False), ("pelvis", True)):
+        sensors = np.array(up.sensors)
+        sensors[:, walk.layout.touch[part][0]] = 50.0
+        assert fallen(up.replace(sensors=sensors), first, walk.layout, walk.adapter, flat())[0] == expected
     bowed = qpos[0].copy()  # head over heels about the pelvis, which keeps its height
     mujoco.mju_mulQuat(bowed[3:7], np.array([np.cos(1.3), 0.0, np.sin(1.3), 0.0]), qpos[0][3:7].copy())
     assert down(bowed)
-
-
-def test_touching_the_ground_with_anything_but_feet_is_a_fall(walk):
-    qpos, *_ = walk.start(np.random.default_rng(0), 1)
-    up = episode_of(walk, [qpos[0]]).steps
-    first = Step(**{name: np.asarray(value)[0] for name, value in vars(up).items()})
-    sensors = np.array(up.sensors)
-    for part, expected in (("left_foot", False), ("pelvis", True)):
-        touched = sensors.copy()
-        touched[:, walk.layout.touch[part][0]] = 50.0
-        steps = up.replace(sensors=touched)
-        assert fallen(steps, first, walk.layout, walk.adapter, flat())[0] == expected
 
 
 def test_a_climber_keeps_its_height():
@@ -239,27 +210,6 @@ def test_a_body_that_bends_over_does_not_stand(tilt: float, stands: bool):
     farther = task.scoring.score(metrics | {"trunk_tilt_max_deg": np.degrees(tilt) + 12.0, "success": 0.0})
     lost = 1.53 if stands else 2.0  # a point for 6 degrees beyond 20
     assert task.scoring.score(metrics | {"success": 0.0}) - farther == pytest.approx(lost, abs=0.02)
-
-
-@pytest.mark.parametrize("spine", [0.0, 0.4])
-def test_the_reward_of_standing_sees_a_trunk_that_leans_over_an_upright_pelvis(spine: float):
-    """50 (sqrt(sin(lean)^2 + 0.05^2) - 0.05), worked out by hand: the success of the task measures the trunk too."""
-    pytest.importorskip("musclemimic_models")
-    task = built("stand", "musclemimic_fullbody", start_noise=0.0)
-    qpos, *_ = task.start(np.random.default_rng(0), 1)
-    bent = np.array(qpos[0])
-    bent[task.model.joint("flex_extension").qposadr[0]] += spine
-    steps = episode_of(task, [qpos[0], bent]).steps
-    lean = np.deg2rad(task.scoring.measure(episode_of(task, [qpos[0], bent]), task)["trunk_tilt_max_deg"])
-    assert lean == pytest.approx(spine, abs=0.01)
-    told, initial = (jax.tree.map(lambda x: np.asarray(x)[None, None], x) for x in (steps, steps))
-    initial = jax.tree.map(lambda x: x[:, :, 0], initial)
-    controls = np.zeros((1, 1, 2, task.model.nu), np.float32)
-    program = load(parse(task.rewards.human))
-    found = Scorer(task.layout, task.goals)([program], told, controls, initial)
-    expected = -(np.hypot(np.sin(lean), 0.05) - 0.05)
-    np.testing.assert_allclose(found.terms[0]["upright"][0, 1], expected, atol=2e-3)
-    assert program.weights["upright"] == 50
 
 
 def test_a_push_gives_the_whole_body_its_speed_once():

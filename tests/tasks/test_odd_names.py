@@ -42,9 +42,7 @@ def test_every_program_for_a_model_with_any_names_is_valid(instruction: str, tmp
     assert refusals(task, task.rewards.initial, every, genome_of(every).source(), changed) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["elbow", 'a"b', "it's", "back\\slash", "line\nend", "\u2028", "Überknie", "\x00", "a/b", '"""']
-)
+@pytest.mark.parametrize("name", ["it's", "back\\slash", "line\nend", "\u2028", "Überknie", "\x00", '"""'])
 def test_a_quoted_name_is_the_name_in_python(name: str):
     assert eval(quoted(name)) == name
     assert quoted("elbow") == '"elbow"'

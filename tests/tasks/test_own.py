@@ -13,14 +13,12 @@ import mujoco
 import numpy as np
 import pytest
 from moving import PAGE, block, episode_of
-from vetting import refusals, with_every_term
 
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
-from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.sandbox.source import parse
 from movlr_jax.tasks import Task, simple_task
 from movlr_jax.tasks.readout import Readout
@@ -52,9 +50,6 @@ def refused(*arguments: str) -> str:
         own(*arguments)
     assert "\n" not in str(caught.value)
     return str(caught.value)
-
-
-# The example.
 
 
 def test_the_example_runs_as_the_page_says(folder: Path):
@@ -134,13 +129,6 @@ def test_the_planner_brings_the_tip_to_the_ball_and_stays(folder: Path, capfd: p
         assert result["object_position_error_m"] < 0.02
 
 
-def test_every_term_for_it_runs(folder: Path):
-    task = own()
-    kinds = {term.kind for term in library(task).values()}
-    assert kinds == {"place", "steady", "economy"}, "the arm can touch nothing"
-    assert refusals(task, task.rewards.initial, task.rewards.human, *with_every_term(task)) == []
-
-
 def test_the_file_may_be_anywhere_and_a_run_remembers_it(folder: Path, monkeypatch: pytest.MonkeyPatch):
     elsewhere = folder / "elsewhere" / "deep"
     elsewhere.mkdir(parents=True)
@@ -153,8 +141,6 @@ def test_the_file_may_be_anywhere_and_a_run_remembers_it(folder: Path, monkeypat
     assert compose(["+task=../../touch_ball.py", "optimizer=mpc2"]).optimizer.name == "mpc2"
     assert own("../../touch_ball.py", "episode_s=5").episode_s == 5.0
 
-
-# Mistakes.
 
 MISTAKES = [
     ("def task(:\n", "mine.py is not valid Python: line 1: invalid syntax"),
@@ -174,23 +160,18 @@ def test_a_file_that_is_wrong_is_told(folder: Path, text: str, sentence: str):
 
 # Changes to the example, and what is said of them.
 CHANGES = [
-    ('"arm.xml"', '"touch_ball.py"', "FOLDER/touch_ball.py cannot be read: could not find decoder"),
     ('"shoulder": 0.2', '"sholder": 0.2', "start: there is no joint 'sholder'; did you mean 'shoulder'?"),
     ('{"shoulder": 0.2, "elbow": -0.5}', "[0.2, -0.5]", "start=[0.2, -0.5]: expected joint -> rad or m, the"),
     ('"shoulder": 0.2', '"shoulder": 90', "is 90 rad, expected -2.094 to 2.094 rad, the joint's range; angles are"),
-    ('"elbow": -0.5', '"elbow": 0.1', "start: 'elbow' is 0.1 rad, expected -2.618 to 0 rad"),
     ('"tip_pos": "ball"', '"tip_pos": (0.3, 0.6)', "goal 'tip_pos' is [0.3, 0.6], expected 3 finite numbers"),
     ('{"shoulder": 0.2, "elbow": -0.5}', "lambda rng, n: 2 * [np.zeros((n, 2))] + [None]",
      "start of the task touch_ball returns act () for n = 2, expected finite numbers qpos [n, 2], qvel [n, 2], act"),
-    ("episode_s=2.0", "episode_s=-1", "episode_s=-1: it must be a number of s, more than 0 and at most 3600"),
     ("episode_s=2.0", "episode_s=0.001", "episode_s=0.001 is shorter than one control step of 0.016 s"),
     ('"tip_pos": "ball"', '"tip_pos": "bal"', "goal 'tip_pos': there is no body or site 'bal'; did you mean 'ball'"),
     ('"tip_pos"', '"tipp_pos"', "of a body or site, but there is no body or site 'tipp'; did you mean 'tip'?"),
-    ('"tip_pos": "ball"', '"tip_pos": "ball", "elbo_pos": "tip"', "goal 'elbo_pos' is the target position of a body"),
     ("measure=measure,", "scene=lambda spec: [spec.delete(a) for a in spec.actuators],",
      "the model of the task touch_ball has no actuators, so it cannot be controlled"),
     ("episode_s=2.0,", "start_noise=-0.1,", "start_noise=-0.1: expected a standard deviation in rad, 0 or more"),
-    ("episode_s=2.0,", "tie=-0.1,", "tie=-0.1: expected a difference of the score, 0 or more"),
     ('name="touch_ball"', 'name="../touch"', "name='../touch': a task name is also a folder name"),
     ("measure=measure,", "mesure=measure,", "touch_ball.py: line 12: TypeError: simple_task() got an unexpected"),
 ]  # fmt: skip
@@ -200,7 +181,7 @@ CHANGES = [
 def test_a_task_that_is_wrong_is_told(folder: Path, old: str, new: str, sentence: str):
     path = Path("touch_ball.py")
     path.write_text(path.read_text().replace(old, new, 1))
-    assert sentence.replace("FOLDER", str(folder)) in refused()
+    assert sentence in refused()
 
 
 RETURNED = [
@@ -209,7 +190,6 @@ RETURNED = [
     ("series=lambda e, t: {'x_m': e.steps.qpos}", "series of the task touch_ball returns {'x_m'"),
     ("faults=lambda e, t: ['it is stiff']", "faults of the task touch_ball returns ['it is stiff'], expected a dict"),
     ("over=lambda s, first: s.qpos[:, -1, 0] > 9", "expected true or false [B, T], here [1, 125]"),
-    ("perturb=lambda s, dt: None", "perturb of the task touch_ball returns None, expected the SimState"),
     ("perturb=lambda s, dt: s.replace(qvel=s.qvel[0])", "perturb of the task touch_ball returns SimState"),
 ]  # fmt: skip
 
@@ -247,7 +227,6 @@ LATE = [
     ('episode.site("tip")', 'episode.site("tp")', "line 7: there is no site 'tp'; did you mean 'tip'?"),
     ('m["object_pos', 'm["objct_pos', "line 19: there is no measure 'objct_position_error_m'; did you mean"),
     ('    return {', '    return {"speed": velocity, ', "measure of the task touch_ball returns speed="),
-    ("success=lambda", 'score=lambda m: m["effrt"],\n        success=lambda', "line 19: there is no measure 'effrt'"),
 ]  # fmt: skip
 
 
@@ -275,20 +254,6 @@ def test_an_own_error_lowers_the_default_score_whatever_its_sign(folder: Path, n
     assert score(base | {name.replace("_error", ""): value}) == pytest.approx(-2)
 
 
-def test_a_measure_reads_joints_and_the_goal(folder: Path):
-    path = Path("touch_ball.py")
-    text = path.read_text().replace(
-        "return {", 'return {"elbow_rad": episode.q("elbow")[0], "torque": np.abs(episode.actuator("force")).max(),'
-        ' "elbow_rad_s": episode.qd("elbow").max(), "goal_x_m": episode.goal("tip_pos")[0], '
-    )  # fmt: skip
-    path.write_text(text)
-    task = own()
-    metrics = task.scoring.measure(still(task, np.array([0.2, -0.7]), seconds=1.0), task)
-    assert metrics["elbow_rad"] == pytest.approx(-0.7)
-    assert metrics["elbow_rad_s"] == 0.0
-    assert metrics["goal_x_m"] == pytest.approx(0.3)
-
-
 def test_a_run_of_its_own_task_resumes_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch):
     quick = [*QUICK, "candidates=1", "trials=1", "confirm=0", "films=false", "run_dir=run"]
     assert search(["+task=touch_ball.py", *quick]) == 0
@@ -296,18 +261,6 @@ def test_a_run_of_its_own_task_resumes_from_anywhere(folder: Path, monkeypatch: 
     monkeypatch.chdir(folder / "elsewhere")
     assert search(["resume=../run", "generations=2"]) == 0
     assert evaluate([f"+task={folder}/touch_ball.py", *QUICK, "films=false", "reward=../run"]) == 0
-
-
-# simple_task beyond the example.
-
-
-def test_muscles_hold_the_start_posture(tmp_path: Path):
-    task = simple_task(
-        name="bend", model="tiny_muscle", description="bend the knee", goals={"foot_pos": (0.2, 0.0, 0.3)}
-    )
-    _, _, act = task.start(np.random.default_rng(0), 1)
-    assert 0 < act.max() <= 1
-    assert "effort" in library(task)
 
 
 def test_what_decides_success_is_what_is_announced():
@@ -327,15 +280,11 @@ def test_what_decides_success_is_what_is_announced():
     within = "foot within 5 cm of its goal in the last half second"
     assert simple_task(**common).scoring.success == within
     assert simple_task(**common, measure=lambda episode: {"end_s": episode.time[-1]}).scoring.success == within
-    assert simple_task(**common, measure=lambda episode: {"end_s": episode.nothing}).scoring.success == within
     assert simple_task(**common, measure=judged).scoring.success == "what judged of the task returns"
     assert simple_task(**common, success=calm).scoring.success == "The foot comes to rest there"
     far_m = 2.0
     by_lambda = simple_task(**common, success=lambda m: m["distance_m"] > far_m and not m["fell"]).scoring.success
     assert by_lambda == "distance_m > 2.0 and (not fell)"
-    early = simple_task(**common, success=lambda m: m["distance_m"] > later_m)
-    later_m = 1.0
-    assert early.scoring.success == "what success of the task returns"
     unread = eval("lambda m: True")  # without a file
     assert simple_task(**common, success=unread).scoring.success == "what success of the task returns"
 

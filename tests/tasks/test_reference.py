@@ -144,9 +144,6 @@ def test_signs_zeros_and_the_pelvis_are_those_of_the_model(tmp_path: Path):
     assert np.rad2deg(state.initial.reference("knee_angle_r")) == pytest.approx(0.0, abs=1e-5)
 
 
-# Mistakes.
-
-
 @pytest.mark.parametrize(
     ("columns", "in_degrees", "by", "why"),
     [
@@ -170,29 +167,18 @@ def test_motions_that_cannot_be_used(
         with_reference(leg(), path, by)
 
 
-# The sandbox, the prompt and a search.
-
-
 @pytest.mark.parametrize("with_motion", [True, False])
 def test_the_sandbox_knows_the_joints_of_the_motion(ramp: Path, with_motion: bool):
     task = with_reference(leg(), ramp) if with_motion else leg()
     physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.016, threads=1)
     sandbox = Sandbox(make_probe(task, physics, 0))
-    good = READS.replace('state.reference("hip")', 'state.q("hip") - state.reference("hip")')
     try:
-        accepted, rejected = sandbox.vet(good), sandbox.vet(READS.replace('"knee")', '"kneee")'))
+        accepted, rejected = sandbox.vet(READS), sandbox.vet(READS.replace('"knee")', '"kneee")'))
         if not with_motion:
             assert "this task has no recorded motion" in str(accepted.message)
             return
         assert accepted.message is None
         assert "there is no joint in the recorded motion 'kneee'; did you mean 'knee'" in str(rejected.message)
-        assert accepted.program is not None
-        states = steps(task, [0.5, 1.5])
-        initial = replace(jax.tree.map(lambda x: x[:, :, 0], states), time=np.zeros((1, 1), np.float32))
-        actions = np.zeros((1, 1, 2, task.model.nu), np.float32)
-        scores = Scorer(task.layout, task.data)([accepted.program], states, actions, initial)
-        np.testing.assert_allclose(np.rad2deg(scores.terms[0]["knee"]), [[45.0, 45.0]], rtol=1e-5)
-        np.testing.assert_allclose(np.rad2deg(scores.terms[0]["hip"]), [[-15.0, -25.0]], rtol=1e-5)
     finally:
         sandbox.close()
         physics.close()

@@ -11,7 +11,6 @@ import pytest
 import movlr_jax as mj
 from movlr_jax.control.mpc.knots import ControlSpace
 from movlr_jax.engine.evaluate import fingerprint
-from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task, simple_task
 from movlr_jax.tasks.base import shared_metrics
@@ -150,11 +149,8 @@ def test_each_actuator_of_muscles_and_motors_counts_by_its_own_measure(tmp_path:
 
 
 def test_programs_that_are_written_here_know_the_ranges(tmp_path: Path):
-    servos, motors = task_of(SERVOS, start_noise=0.0), task_of(MOTORS)
-    assert "jnp.square(action / 20)" in motors.rewards.initial
+    servos = task_of(SERVOS, start_noise=0.0)
     assert "(action - jnp.array([0, 0.7, -1])) / jnp.array([50, 2.7, 3])" in servos.rewards.initial
-    smooth = library(servos)["smooth"].expression
-    assert smooth == "-jnp.mean(jnp.square((action - state.prev_action) / jnp.array([50, 2.7, 3])))"
     found = mj.evaluate_reward("initial", servos, *SETTINGS, f"run_dir={tmp_path}")
     assert found.terms["control"]["mean"] == pytest.approx(-found.metrics["effort"], abs=0.01)
 
@@ -214,22 +210,13 @@ def test_servos_with_an_activation_start_at_rest(kind: str, start: dict[str, flo
     np.testing.assert_allclose(data.qpos, qpos, atol=1e-3)
 
 
-def test_the_activations_of_a_keyframe_are_kept_unless_other_joints_are_given():
-    key = ' act="0.5 -1"'
-    kept = simple_task(name="hold", model=swing("integrated", key), description="hold still", episode_s=1.0)
-    np.testing.assert_allclose(kept.start(np.random.default_rng(0), 1)[2], [[0.5, -1.0]])
-    moved = simple_task(
-        name="hold",
-        model=swing("integrated", key),
-        description="hold still",
-        episode_s=1.0,
-        start={"hip": 0.2},
-        start_noise=0.0,
-    )
-    np.testing.assert_allclose(moved.start(np.random.default_rng(0), 1)[2], [[0.2, -1.2]], atol=1e-6)
-
-
-def test_the_controls_of_a_keyframe_fill_the_filters_of_servos():
-    key = ' ctrl="0.7 -1.1"'
-    task = simple_task(name="hold", model=swing("filtered", key), description="hold still", episode_s=1.0)
-    np.testing.assert_allclose(task.start(np.random.default_rng(0), 2)[2], [[0.7, -1.1]] * 2)
+def test_what_a_keyframe_holds_is_kept_unless_other_joints_are_given():
+    """Its activations; its controls, which fill the filters of servos; or what holds the joints that are given."""
+    activated, commanded = swing("integrated", ' act="0.5 -1"'), swing("filtered", ' ctrl="0.7 -1.1"')
+    for model, start, expected in (
+        (activated, None, [0.5, -1.0]),
+        (commanded, None, [0.7, -1.1]),
+        (swing("integrated", ' act="0.5 -1"'), {"hip": 0.2}, [0.2, -1.2]),
+    ):
+        task = simple_task(name="hold", model=model, description="hold still", start=start, start_noise=0.0)
+        np.testing.assert_allclose(task.start(np.random.default_rng(0), 1)[2], [expected], atol=1e-6)

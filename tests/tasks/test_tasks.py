@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-import jax
-import mujoco
 import numpy as np
 import pytest
 
 from movlr_jax._util.registry import Registry
-from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner
 from movlr_jax.control.mpc import rules
 from movlr_jax.control.optimizers import Mpc2, Mppi
@@ -22,11 +17,10 @@ from movlr_jax.evolution.film import clip_of
 from movlr_jax.film.captions import Caption
 from movlr_jax.film.clips import Style, film
 from movlr_jax.film.renderer import renderer
-from movlr_jax.physics.native import NativePhysics
 from movlr_jax.sandbox.source import parse
 from movlr_jax.sandbox.trace import load
 from movlr_jax.sandbox.vet import Verdict
-from movlr_jax.tasks import TASKS, Task, build_task
+from movlr_jax.tasks import TASKS, build_task
 
 EPISODE_S = 0.064
 # every task on its default model and flat_walk on every model; the other pairs are slow
@@ -35,34 +29,11 @@ CASES = [
     for task, entry in TASKS.items()
     for model in entry.models
 ]
-UNITS = ("_m", "_s", "_rad", "_hz", "_m_s", "_s_per_sim_s", "_fraction", "_deg")
-PLAIN = (
-    "success",
-    "fell",
-    "effort",
-    "smoothness",
-    "symmetry",
-    "cost_of_transport",
-    "joint_limit_fraction",
-    "terrain_level",
-    "dropped",
-)
-
-
-def built(task: str, model: str, episode_s: float = EPISODE_S, settings: Mapping[str, Any] | None = None) -> Task:
-    return build_task(task, model, episode_s, settings or {})
-
-
-@pytest.fixture(scope="module", params=list(TASKS))
-def as_set(request: pytest.FixtureRequest) -> Task:
-    """Each task with its default settings."""
-    config = compose([f"+task={request.param}"])
-    return built(request.param, config.model, config.episode_s, config.task.settings)
 
 
 @pytest.mark.parametrize(("name", "model"), CASES)
 def test_it_runs_is_measured_and_filmed(name, model):
-    task = built(name, model)
+    task = build_task(name, model, EPISODE_S, {})
     kind = Mpc2 if task.model.na else Mppi
     config = kind(horizon_s=0.032, mppi=rules.Mppi(samples=3, keep=3))
     planner = build_planner(config, task)
@@ -72,7 +43,6 @@ def test_it_runs_is_measured_and_filmed(name, model):
         for outcome in outcomes:
             assert outcome.reason is None
             assert all(np.isfinite(v) for v in outcome.metrics.values())
-            assert all(k in PLAIN or k.endswith(UNITS) for k in outcome.metrics), outcome.metrics
             assert json.dumps(outcome.metrics)
             assert outcome.metrics["diverged_fraction"] == 0
             if "fell" in outcome.metrics:
@@ -88,26 +58,6 @@ def test_it_runs_is_measured_and_filmed(name, model):
     finally:
         planner.physics.close()
         planner.sim_physics.close()
-
-
-def test_native_physics_is_plain_mujoco_stepped_in_a_loop(as_set: Task):
-    task = as_set
-    physics = NativePhysics(task.model, task.layout, sim_dt=0.002, ctrl_dt=0.016)
-    rng = np.random.default_rng(0)
-    qpos, qvel, act = task.start(rng, 2)
-    controls = rng.uniform(0, 1, (2, task.model.nu)).astype(np.float32)
-    rollout = physics.rollout(
-        physics.start(qpos, qvel, act), lambda params, view, key: params, controls, steps=3, key=jax.random.key(0)
-    )
-    physics.close()
-    for row in range(2):
-        data, model_ = mujoco.MjData(physics.model), physics.model
-        data.qpos[:], data.qvel[:], data.act[:], data.ctrl[:] = qpos[row], qvel[row], act[row], controls[row]
-        for _ in range(24):
-            mujoco.mj_step(model_, data)
-        np.testing.assert_array_equal(rollout.final.qpos[row], data.qpos)
-        np.testing.assert_array_equal(rollout.final.qvel[row], data.qvel)
-        np.testing.assert_array_equal(rollout.final.act[row], data.act)
 
 
 def test_the_whole_body_model_means_the_one_with_fingers_to_a_task_of_the_hand(monkeypatch):

@@ -154,8 +154,7 @@ def term_values(task: Task, terms: dict[str, Term], episode: Trajectory) -> dict
 
 @pytest.mark.parametrize(
     ("words", "world"),
-    sorted({(words, world) for words in WORDS for world in ("askew, at a distance", "field, y up")}
-           | {(words, world) for words in WORDS[:5] for world in WORLDS}),
+    [*((words, "askew, at a distance") for words in WORDS), *(("walk to the post", world) for world in WORLDS)],
 )  # fmt: skip
 def test_words_measures_and_terms_are_those_of_the_upright_twin(words: str, world: str):
     here, there = World(floor=WORLDS[world].floor).task(words), WORLDS[world].task(words)
@@ -183,15 +182,6 @@ def test_words_measures_and_terms_are_those_of_the_upright_twin(words: str, worl
     ]
     for name in shared:
         np.testing.assert_allclose(values[1][name], values[0][name], atol=2e-3, rtol=2e-3, err_msg=name)
-
-
-def test_a_body_that_sinks_through_a_platform_has_fallen():
-    """The torso does not collide: it sinks from 0.6 to 0.1 m above the platform, whose top is at 2 m."""
-    task = WORLDS["platform"].task("walk forward")
-    assert task.layout.world.height(np.array([0.3, 0.2, 2.6])) == pytest.approx(0.6)
-    qpos = WORLDS["platform"].of(fall())
-    found = measured(episode_of(task, qpos), task, 0.1)
-    assert found["upright_fraction"] == pytest.approx(12 / 23), "0.6 - 0.5 i / 23 < 0.36 from i = 12"
 
 
 @pytest.mark.parametrize(("gravity", "speed"), [(9.81, 1.2), (1.62, 0.49), (3.71, 0.75), (0.0, 1.2)])
@@ -241,13 +231,3 @@ def test_a_camera_and_its_film_have_up_upwards():
     assert (other.azimuth, other.elevation, other.distance) == pytest.approx(
         (one.azimuth, one.elevation, one.distance)
     )
-
-
-def test_programs_name_the_axis_that_is_up():
-    """On a y-up model, `[2]` is no height."""
-    rewards = (WORLDS["y up"].task("jump high").rewards.initial, WORLDS["y up"].task("spin").rewards.initial)
-    assert 'state.initial.pos("torso"))[1]' in rewards[0]
-    assert 'state.angvel("torso")[1]' in rewards[1]
-    assert not any("[2]" in text for text in rewards)
-    uneven = WORLDS["platform"].task("jump high").rewards.initial
-    assert 'state.height("torso") - state.initial.height("torso")' in uneven

@@ -12,9 +12,10 @@ import mujoco
 import numpy as np
 
 from movlr_jax.errors import UserError, needed, unknown_name
+from movlr_jax.models.actuators import muscles
 from movlr_jax.models.spec import compile_spec, compiled_specs, quiet
+from movlr_jax.rewards.term import quoted
 from movlr_jax.tasks.base import Task
-from movlr_jax.tasks.environments.myosuite_rewards import own_reward
 from movlr_jax.tasks.environments.replay import ActionMap, Environment, environment_task, matched
 
 # what the families of environments reward, in words that are read without a language model
@@ -53,6 +54,8 @@ def reward(state, action):
 _EXAMPLE = "env=myoHandPoseFixed-v0"
 _SOLVED_STEPS = 5  # as in MyoSuite's own evaluate_success
 _ENDING = ("terminated", "terminated_s")
+_FAR = {"PoseEnvV0": 2 * np.pi, "TorsoEnvV0": np.pi}  # rad, distance of postures that ends an episode
+_NEAR = 0.0125  # m for each site, distance that solves a reach
 
 
 def myosuite_task(
@@ -78,7 +81,7 @@ def myosuite_task(
         episode_s=episode_s,
         goals=goals,
         reward=first,
-        own_reward=own_reward(world, targets, words.capitalize()),
+        own_reward=_own_reward(world, targets, words.capitalize()),
     )
 
 
@@ -162,3 +165,39 @@ def _goals(world: Any, targets: Mapping[str, str]) -> dict[str, np.ndarray]:
     if hasattr(world, "target_y_vel"):  # the environments measure velocities backwards
         goals["velocity"] = np.array([-world.target_x_vel, -world.target_y_vel, 0.0])
     return goals
+
+
+def _own_reward(world: Any, targets: Mapping[str, str], description: str) -> str:
+    """Return the reward of an environment that poses, reaches or holds an object as a program; "" for others.
+
+    targets: site -> name of its target's goal, of an environment that reaches.
+    """
+    kind, model, n = type(world).__name__, world.model, len(targets)
+    if kind in _FAR:
+        error = f'state.goal("target_angles") - state.qpos[:{len(world.target_jnt_value)}]'
+        name, near, wider, far = "pose", world.pose_thd, 1.5, f"distance > {_FAR[kind]:.9g}"
+    elif kind == "ReachEnvV0":
+        parts = (f"state.goal({quoted(goal)}) - state.site({quoted(tip)})" for tip, goal in targets.items())
+        error = f"jnp.concatenate([{', '.join(parts)}])"
+        begun = f"jnp.where(state.time > {2 * world.dt:.9g}, distance, 0.0)"
+        name, near, wider, far = "reach", _NEAR * n, 2.0, f"{begun} > {world.far_th * n:.9g}"
+    elif kind.startswith("ObjHold"):
+        error = 'state.site("goal") - state.site("object")'
+        name, near, wider, far = "goal_dist", 0.01, 2.0, "distance > 0.3"
+    else:
+        return ""
+    acting = [f"state.activation({quoted(model.actuator(i).name)})" for i in np.flatnonzero(muscles(model))]
+    activations = "state.muscles" if len(acting) == model.nu else f"jnp.stack([{', '.join(acting)}])"
+    terms = {
+        name: "-distance",
+        "bonus": f"jnp.where(distance < {near:.9g}, 1.0, 0.0) + jnp.where(distance < {wider * near:.9g}, 1.0, 0.0)",
+        "penalty": f"-jnp.where({far}, 1.0, 0.0)",
+        "act_reg": f"-jnp.linalg.norm({activations}) / {model.na}" if acting else "jnp.zeros(())",
+    }
+    weights = {term: float(world.rwd_keys_wt[term]) for term in terms if world.rwd_keys_wt.get(term)}
+    lines = "\n".join(f"        {quoted(term)}: {terms[term]}," for term in weights)
+    shown = ", ".join(f"{quoted(term)}: {weight:g}" for term, weight in weights.items())
+    return (
+        f'"""{description}, as MyoSuite rewards it."""\n\nWEIGHTS = {{{shown}}}\n\n\ndef reward(state, action):\n'
+        f"    distance = jnp.linalg.norm({error})\n    return {{\n{lines}\n    }}\n"
+    )

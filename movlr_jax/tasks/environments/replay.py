@@ -63,10 +63,7 @@ class ActionMap:
         sigmoid = np.all(np.isclose(made, _sigmoid(given), atol=1e-6), axis=0)
         linear = np.all(np.isclose(made, offset + gain * given, atol=1e-6), axis=0) & (gain > 0)
         if len(odd := np.flatnonzero(~(sigmoid | linear))):
-            which = ", ".join([names[int(i)] for i in odd[:3]]) + (
-                f" and {len(odd) - 3} more" if len(odd) > 3 else ""
-            )
-            raise UserError(f"env={env} does not make the controls of {which} of its actions alone")
+            raise UserError(f"env={env} does not make the controls of {names[int(odd[0])]} of its actions alone")
         return cls(sigmoid, offset, gain, made[0], made[1])
 
     def actions(self, controls: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.models import ModelAdapter
-from movlr_jax.tasks.base import Task
+from movlr_jax.tasks.base import Task, positive
 from movlr_jax.tasks.hand import grasp
 from movlr_jax.tasks.stage import add_lathed_mesh, add_tube_mesh
 
@@ -27,35 +27,19 @@ def bottle_pour(
     lift_m: tuple[float, float, float] = (0.0, 0.06, 0.10),
     tilt_deg: float = 50.0,
     bottle_kg: float = 0.3,
-    start_noise: float = 0.01,
-    hold_s: float = 0.5,
-    success_position_m: float = 0.05,
-    success_orientation_rad: float = 0.524,
+    grip: grasp.Grip,
 ) -> Task:
     """Build the task. The hand starts open around a standing bottle.
 
     The target is `lift_m` (forward, left, up) from the start and tilted by `tilt_deg` to the left, as when a right
-    forearm pours by pronation. start_noise: standard deviation of the arm's joint angles at the start, rad.
+    forearm pours by pronation.
     """
-    grasp.check_settings(
-        start_noise,
-        bottle_kg=bottle_kg,
-        hold_s=hold_s,
-        success_position_m=success_position_m,
-        success_orientation_rad=success_orientation_rad,
-    )
     frame, palm = grasp.body_frame(adapter), grasp.grasp_point(adapter)
-    goal = grasp.GraspGoal(
-        pos=palm + frame @ lift_m,
-        quat=grasp.about(-frame[:, 0], tilt_deg),
-        hold_s=hold_s,
-        position_m=success_position_m,
-        orientation_rad=success_orientation_rad,
-    )
+    goal = grasp.GraspGoal(palm + frame @ lift_m, grasp.about(-frame[:, 0], tilt_deg), grip)
     spec = adapter.load()
     grasp.add_ground(spec)
     grasp.add_table(spec, adapter, palm + frame @ (0.15, -0.05, 0.0) - (0, 0, HALF_HEIGHT))
-    _add_bottles(spec, palm, bottle_kg, goal)
+    _add_bottles(spec, palm, positive("bottle_kg", bottle_kg), goal)
     return grasp.grasp_task(
         adapter,
         spec,
@@ -66,7 +50,6 @@ def bottle_pour(
         thing="bottle",
         goal=goal,
         episode_s=episode_s,
-        start_noise=start_noise,
         cameras=(
             grasp.camera(adapter, palm, offset=(-0.15, 0.02, 0.03), distance=0.68, azimuth=135.0, elevation=-12.0),
         ),

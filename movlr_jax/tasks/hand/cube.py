@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import mujoco
 import numpy as np
 
+from movlr_jax._util.parts import setting
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
-from movlr_jax.tasks.base import Task
+from movlr_jax.tasks.base import Task, positive
 from movlr_jax.tasks.hand import grasp
 from movlr_jax.tasks.hand.handhold import around_block
 
@@ -24,6 +27,14 @@ FACES = {  # direction in the cube's frame -> rgb: six colours make every orient
 }
 
 
+@dataclass(frozen=True)
+class CubeGrip(grasp.Grip):
+    """Settings of a grasping task with smaller tolerances."""
+
+    success_position_m: float = setting(0.03, "largest position error of a success, m", above=0)
+    success_orientation_rad: float = setting(0.262, "largest orientation error of a success, rad", above=0)
+
+
 def cube_rotate(
     adapter: ModelAdapter,
     *,
@@ -33,39 +44,25 @@ def cube_rotate(
     turn_axis: tuple[float, float, float] = (-1.0, 0.0, 0.0),
     cube_m: float = 0.05,
     cube_kg: float = 0.1,
-    start_noise: float = 0.01,
-    hold_s: float = 0.5,
-    success_position_m: float = 0.03,
-    success_orientation_rad: float = 0.262,
+    grip: CubeGrip,
 ) -> Task:
     """Build the task. The hand starts open around a cube with edge cube_m that stands on a column.
 
     The target is `lift_m` (forward, left, up) from the start and rotated by turn_deg about turn_axis (forward, left,
-    up); the default is the motion of a right forearm in pronation. start_noise: standard deviation of the arm's joint
-    angles at the start, rad.
+    up); the default is the motion of a right forearm in pronation.
     """
-    grasp.check_settings(
-        start_noise,
-        cube_m=cube_m,
-        cube_kg=cube_kg,
-        hold_s=hold_s,
-        success_position_m=success_position_m,
-        success_orientation_rad=success_orientation_rad,
-    )
     if not np.linalg.norm(turn_axis) > 0:
         raise UserError(f"task.settings.turn_axis={list(turn_axis)} must not be zero; give forward, left, up")
-    frame, half = grasp.body_frame(adapter), cube_m / 2
+    frame, half = grasp.body_frame(adapter), positive("cube_m", cube_m) / 2
     posture, at, heading = around_block(adapter, half)
     upright = grasp.about(np.array([0, 0, 1]), np.rad2deg(heading))
-    goal = grasp.GraspGoal(
-        pos=at + frame @ lift_m,
-        quat=grasp.product(grasp.about(frame @ turn_axis, turn_deg), upright),
-        hold_s=hold_s,
-        position_m=success_position_m,
-        orientation_rad=success_orientation_rad,
-    )
-    spec = _scene(adapter, at, half, at + frame @ (0.15, -0.05, -half - STAND_HEIGHT))
-    _add_cube(spec, at, upright, half, cube_kg)
+    turned = grasp.product(grasp.about(frame @ turn_axis, turn_deg), upright)
+    goal = grasp.GraspGoal(at + frame @ lift_m, turned, grip)
+    spec = adapter.load()
+    grasp.add_ground(spec)
+    table = grasp.add_table(spec, adapter, at + frame @ (0.15, -0.05, -half - STAND_HEIGHT))
+    _add_stand(table, at - (0, 0, half))
+    _add_cube(spec, at, upright, half, positive("cube_kg", cube_kg))
     _add_target(spec, goal, half)
     return grasp.grasp_task(
         adapter,
@@ -77,7 +74,6 @@ def cube_rotate(
         thing="cube",
         goal=goal,
         episode_s=episode_s,
-        start_noise=start_noise,
         cameras=(
             grasp.camera(adapter, at, offset=(-0.10, 0.03, 0.03), distance=0.55, azimuth=135.0, elevation=-15.0),
         ),
@@ -86,15 +82,7 @@ def cube_rotate(
     )
 
 
-def _scene(adapter: ModelAdapter, at: np.ndarray, half: float, top: np.ndarray) -> mujoco.MjSpec:
-    """Return the model at a table with its top at `top` [3] m, with a column under a cube at `at` [3] m."""
-    spec = adapter.load()
-    grasp.add_ground(spec)
-    _add_stand(spec, grasp.add_table(spec, adapter, top), at - (0, 0, half))
-    return spec
-
-
-def _add_stand(spec: mujoco.MjSpec, table: mujoco.MjsBody, top: np.ndarray) -> None:
+def _add_stand(table: mujoco.MjsBody, top: np.ndarray) -> None:
     """Add a column with its top at `top` [3] m, as part of the table's body."""
     matrix = np.empty(9)
     mujoco.mju_quat2Mat(matrix, np.asarray(table.quat, float))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import mujoco
 import numpy as np
 
+from movlr_jax._util.parts import setting
 from movlr_jax._util.resources import resource_text
 from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.static_optimisation import StaticOptimiser
@@ -33,33 +34,30 @@ OUTLINE = {**LOOK, "material": "target/outline", "rgba": MAGENTA}
 
 
 @dataclass(frozen=True)
-class GraspGoal:
-    """Target position [3] m and orientation (unit quaternion [4]) of an object, and the tolerances of success.
+class Grip:
+    """Settings of all grasping tasks."""
 
-    Success: errors below position_m and orientation_rad during the last hold_s seconds.
-    """
+    start_noise: float = setting(0.01, "standard deviation of the arm's joints at the start, rad", least=0)
+    hold_s: float = setting(0.5, "time at the end in which a success must last, s", above=0)
+    success_position_m: float = setting(0.05, "largest position error of a success, m", above=0)
+    success_orientation_rad: float = setting(0.524, "largest orientation error of a success, rad", above=0)
+
+
+@dataclass(frozen=True)
+class GraspGoal:
+    """Target position [3] m and orientation (unit quaternion [4]) of an object, and the tolerances of success."""
 
     pos: np.ndarray
     quat: np.ndarray
-    hold_s: float
-    position_m: float
-    orientation_rad: float
+    grip: Grip
 
     def text(self, thing: str) -> str:
         """Return the tolerances in words."""
+        position, degrees = self.grip.success_position_m, np.degrees(self.grip.success_orientation_rad)
         return (
-            f"throughout the last {self.hold_s:g} s the {thing} is within {100 * self.position_m:g} cm and "
-            f"{np.degrees(self.orientation_rad):.0f} degrees of its goal (turns about every axis count)"
+            f"throughout the last {self.grip.hold_s:g} s the {thing} is within {100 * position:g} cm and "
+            f"{degrees:.0f} degrees of its goal (turns about every axis count)"
         )
-
-
-def check_settings(start_noise: float, **positive: float) -> None:
-    """Raise UserError if a value in `positive` is not more than 0, or start_noise is less than 0."""
-    for name, value in positive.items():
-        if value <= 0:
-            raise UserError(f"task.settings.{name}={value:g}: it must be more than 0")
-    if start_noise < 0:
-        raise UserError(f"task.settings.start_noise={start_noise:g}: it must be 0 or more")
 
 
 def body_frame(adapter: ModelAdapter) -> np.ndarray:
@@ -127,10 +125,8 @@ def add_ground(spec: mujoco.MjSpec) -> None:
     spec.add_material(name=OUTLINE["material"], rgba=MAGENTA, emission=0.5, specular=0)
 
 
-def add_table(
-    spec: mujoco.MjSpec, adapter: ModelAdapter, at: np.ndarray, half_sizes: Sequence[float] = (0.22, 0.30)
-) -> mujoco.MjsBody:
-    """Add the body `table` with the centre of its top at `at` [3] m; half_sizes in m along forward and left."""
+def add_table(spec: mujoco.MjSpec, adapter: ModelAdapter, at: np.ndarray) -> mujoco.MjsBody:
+    """Add the body `table` with the centre of its top at `at` [3] m."""
     heading = np.arctan2(adapter.forward[1], adapter.forward[0])
     table = spec.worldbody.add_body(
         name="table", pos=at - np.array([0, 0, 0.015]), quat=[np.cos(heading / 2), 0, 0, np.sin(heading / 2)]
@@ -138,7 +134,7 @@ def add_table(
     table.add_geom(
         name="table_top",
         type=mujoco.mjtGeom.mjGEOM_BOX,
-        size=[*half_sizes, 0.015],
+        size=[0.22, 0.30, 0.015],
         rgba=[0.80, 0.63, 0.47, 1],
         **SOLID,
     )
@@ -155,15 +151,13 @@ def grasp_task(
     thing: str,
     goal: GraspGoal,
     episode_s: float,
-    start_noise: float,
     cameras: Sequence[Camera],
     near: Camera,
     posture: Posture | None = None,
 ) -> Task:
     """Build the task to bring the free body `thing` of `spec` (the model with its scene) to `goal`.
 
-    The arm starts in `posture` (joint -> rad; None: the adapter's). start_noise: standard deviation of its joint
-    angles, rad.
+    The arm starts in `posture` (joint -> rad; None: the adapter's).
     """
     if posture is not None:
         adapter = replace(adapter, posture=posture)
@@ -185,7 +179,7 @@ def grasp_task(
         layout=layout_of(model, goals),
         goals=goals,
         episode_s=episode_s,
-        start=starts(model, adapter, thing, start_noise),
+        start=starts(model, adapter, thing, goal.grip.start_noise),
         scoring=Scoring(
             measure=lambda episode, task: measure(episode, task, thing, goal),
             score=score,
@@ -193,7 +187,7 @@ def grasp_task(
             focus=focus,
             series=lambda episode, task: errors(episode, task, thing, goal),
             success=goal.text(thing),
-            hold_s=goal.hold_s,
+            hold_s=goal.grip.hold_s,
             tie=TIE,
         ),
         rewards=Rewards(*rewards),
@@ -249,12 +243,12 @@ def errors(episode: Trajectory, task: Task, thing: str, goal: GraspGoal) -> dict
 
 
 def measure(episode: Trajectory, task: Task, thing: str, goal: GraspGoal) -> Metrics:
-    """Return the largest errors of `thing` in the last goal.hold_s seconds, success, and whether it was dropped."""
+    """Return the largest errors of `thing` in the last hold_s seconds, success, and whether it was dropped."""
     time = np.asarray(episode.steps.time)
-    held = time > time[-1] - goal.hold_s
+    held = time > time[-1] - goal.grip.hold_s
     distance, angle = (error[held].max() for error in errors(episode, task, thing, goal).values())
     return {
-        "success": float(distance <= goal.position_m and angle <= goal.orientation_rad),
+        "success": float(distance <= goal.grip.success_position_m and angle <= goal.grip.success_orientation_rad),
         "dropped": float(dropped(Readout(task.layout, episode.steps).pos(thing)[:, 2], goal.pos[2])),
         "object_position_error_m": float(distance),
         "object_orientation_error_rad": float(angle),

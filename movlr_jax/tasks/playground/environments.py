@@ -1,8 +1,8 @@
 """Environments of MuJoCo Playground as tasks: their models and start states, with rewards and measures of their own.
 
-Each environment has a description and one of two kinds of measures: a target position, or a speed without a fall. Its
-own reward, from its own code, is the score; see `own_reward`. For environments without a known goal, the goal is to
-keep the start posture, and the description says so.
+Each environment has a description and one of two kinds of measures: a target position, or a speed without a fall.
+Its own reward, from its own code, is the score; see `models.OwnReward`. For environments without a known goal, the
+goal is to keep the start posture, and the description says so.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import numpy as np
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.tasks.base import TIE, Metrics, Task, fill_reward
-from movlr_jax.tasks.playground.models import Environment, load_environment
-from movlr_jax.tasks.playground.own_reward import OwnReward
+from movlr_jax.tasks.playground.models import Environment, OwnReward, load_environment
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.simple import simple_task
 from movlr_jax.tasks.walking import locomotion

@@ -11,23 +11,24 @@ from typing import Any
 
 import numpy as np
 
+from movlr_jax._util.parts import setting
 from movlr_jax.biomech.gait.criteria import GaitCriteria
 from movlr_jax.biomech.gait.events import in_contact
 from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
 from movlr_jax.physics.domain import Ranges
-from movlr_jax.tasks.base import Metrics, Task
+from movlr_jax.tasks.base import Metrics, Task, positive
 from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking.biomechanics import weight_of
 from movlr_jax.tasks.walking.locomotion import SPEED_TOLERANCE, WalkGoal, locomotion
 from movlr_jax.tasks.walking.terrain import Ground, doorway, flat, landings, stairs
-from movlr_jax.tasks.walking.walks import positive
 from movlr_jax.types import Array, Trajectory
 
 SETTLE_S = 1.0  # s at the start that are excluded from the velocity error
 FAR = 1e3  # m, position of a turn that is never reached
 STANCE_KNEE = 0.4  # rad, knee angle in stance of a normal walk
+PAST_M = 0.3  # m beyond the near face of the wall that count as through the doorway
 _FOCUS = "whether the robot stays up and goes where it should, then trunk, knees, ankles, hips and feet"
 
 
@@ -47,26 +48,20 @@ class HumanoidGoal:
 class World:
     """Settings of all robot tasks.
 
-    stride_frequency_hz: strides per second, used only by the hand-written reward. randomise: use domain randomisation
-    (see `physics.domain`) and pushes in random directions. start_noise: see `locomotion`. walk: what counts as
-    walking; a robot need not move its joints as people do.
+    randomise: use domain randomisation (see `physics.domain`) and pushes in random directions. start_noise: see
+    `locomotion`. walk: what counts as walking; a robot need not move its joints as people do.
     """
 
-    stride_frequency_hz: float = 1.25
+    stride_frequency_hz: float = setting(1.25, "strides per second, for the hand-written reward", above=0)
     start_noise: float = 0.02  # rad
     randomise: bool = False
-    push_m_s: float = 0.5
-    push_every_s: float = 8.0
+    push_m_s: float = setting(0.5, "speed of a push, m/s", least=0)
+    push_every_s: float = setting(8.0, "time between pushes, s", above=0)
     walk: GaitCriteria = field(default_factory=lambda: GaitCriteria(gait_r=None, knee_swing_deg=None))
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The arguments of `locomotion`. Raises UserError."""
-        if self.push_m_s < 0 or self.push_every_s <= 0:
-            raise UserError(
-                f"task.settings: push_m_s={self.push_m_s:g}, push_every_s={self.push_every_s:g}: push_m_s must "
-                "be 0 or more and push_every_s more than 0"
-            )
+        """The arguments of `locomotion`."""
         settings: dict[str, Any] = {"start_noise": self.start_noise}
         if self.randomise:
             settings |= {"ranges": Ranges(), "push_m_s": self.push_m_s, "push_every_s": self.push_every_s}
@@ -117,9 +112,8 @@ def humanoid_straight_leg(
 
     def needs(metrics: Metrics) -> list[Need]:
         bent = metrics.get("stance_knee_rad", 0.0)
-        if bent <= most:
-            return []
-        return [Need(f"knees are bent by {np.rad2deg(bent):.0f} degrees in stance", "gait")]
+        told = f"knees are bent by {np.rad2deg(bent):.0f} degrees in stance"
+        return [Need(told, "gait")] if bent > most else []
 
     aim = HumanoidGoal(
         goal,
@@ -167,12 +161,8 @@ def humanoid_stairs(
 
     def needs(metrics: Metrics) -> list[Need]:
         reached = int(metrics["terrain_level"])
-        if reached >= level:
-            return []
-        return [
-            Need(f"it climbs {reached} flights of stairs, the target is {level}", kind)
-            for kind in ("gait", "forward")
-        ]
+        told = f"it climbs {reached} flights of stairs, the target is {level}"
+        return [Need(told, kind) for kind in ("gait", "forward")] if reached < level else []
 
     aim = HumanoidGoal(
         goal, measure, lambda m: m["terrain_level"] >= level, needs, lambda m: 5.0 * m["terrain_level"]
@@ -221,17 +211,13 @@ def humanoid_turn(
 
     def needs(metrics: Metrics) -> list[Need]:
         missing = -metrics["past_door_m"]
-        if missing < -PAST_M:
-            return []
-        return [Need(f"it does not get through the doorway: {missing:.1f} m are missing", "forward")]
+        told = f"it does not get through the doorway: {missing:.1f} m are missing"
+        return [Need(told, "forward")] if missing >= -PAST_M else []
 
     aim = HumanoidGoal(
         goal, measure, lambda m: m["past_door_m"] >= PAST_M, needs, lambda m: 2.0 * min(m["past_door_m"], 1.0)
     )
     return _task(adapter, aim, doorway((door_x_m, door_y_m), width_m), episode_s, world)
-
-
-PAST_M = 0.3  # m beyond the near face of the wall that count as through the doorway
 
 
 def _goal(name: str, description: str, speed: float, goals: Mapping[str, Array], **more: Any) -> WalkGoal:
@@ -243,7 +229,7 @@ def _goal(name: str, description: str, speed: float, goals: Mapping[str, Array],
 def _gait(world: World, lift_m: float, stance_knee: float = STANCE_KNEE) -> dict[str, Any]:
     """Return the gait goals of the hand-written reward: strides per second, foot lift, knee angle in stance."""
     return {
-        "stride_frequency": np.float32(positive("stride_frequency_hz", world.stride_frequency_hz)),
+        "stride_frequency": np.float32(world.stride_frequency_hz),
         "lift": np.float32(positive("lift_m", lift_m)),
         "stance_knee": np.float32(stance_knee),
         "turn_pos": np.array([FAR, 0.0, 0.0], np.float32),

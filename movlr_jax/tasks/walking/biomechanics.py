@@ -33,13 +33,16 @@ TOES = ("left_toes", "right_toes")
 # Limits beyond which a motion is criticised. Human walking has symmetry above 0.9, steps 0.05 to 0.13 m wide, and
 # about 110 steps per minute; toes clear the ground by 1 to 2 cm and rise to 5 cm and more (Winter, Biomechanics and
 # Motor Control of Human Movement). The limits are wide enough for other walkers and non-human gaits.
-LEAST_SYMMETRY = 0.8
-LEAST_CLEARANCE_M = 0.02
-WIDEST_STEP_M = 0.25
-FASTEST_CADENCE = 180.0  # steps/min
-MOST_AT_LIMITS = 0.2
 MOST_EFFORT = 0.1  # muscles at 0.3 of their full activation, root mean square
 MOST_COST = 1.0  # about ten times the positive work of human walking
+_LIMITS = (  # measure, least and largest value, factor in the message, message, kind of term that would help
+    ("symmetry", 0.8, math.inf, 1.0, "the legs do not alternate symmetrically: symmetry {:.2f} of 1", "gait"),
+    ("cadence_steps_min", -math.inf, 180.0, 1.0, "the steps are too fast and short: {:.0f} per minute", "gait"),
+    ("foot_clearance_m", 0.02, math.inf, 100.0, "the feet are hardly lifted: {:.1f} cm", "gait"),
+    ("step_width_m", 0.0, math.inf, 100.0, "the feet cross the midline from step to step", "gait"),
+    ("step_width_m", -math.inf, 0.25, 100.0, "the steps are {:.0f} cm wide", "gait"),
+    ("joint_limit_fraction", -math.inf, 0.2, 100.0, "joints are at their limits {:.0f} % of the time", "economy"),
+)
 
 
 def recording(episode: Trajectory, task: Task) -> GaitRecording | None:
@@ -177,31 +180,12 @@ def series(episode: Trajectory, task: Task) -> dict[str, np.ndarray]:
 
 def biomechanical_needs(measured: Mapping[str, float]) -> list[Need]:
     """Return the problems of a motion that do not depend on the task; absent measures are skipped."""
-    needs = []
-
-    def over(name: str, limit: float) -> bool:
-        return measured.get(name, limit) > limit
-
-    if measured.get("symmetry", 1.0) < LEAST_SYMMETRY:
-        needs.append(
-            Need(f"the legs do not alternate symmetrically: symmetry {measured['symmetry']:.2f} of 1", "gait")
-        )
-    if over("cadence_steps_min", FASTEST_CADENCE):
-        needs.append(
-            Need(f"the steps are too fast and short: {measured['cadence_steps_min']:.0f} per minute", "gait")
-        )
-    if measured.get("foot_clearance_m", LEAST_CLEARANCE_M) < LEAST_CLEARANCE_M:
-        lifted = 100 * measured["foot_clearance_m"]
-        needs.append(Need(f"the feet are hardly lifted: {lifted:.1f} cm", "gait"))
-    if measured.get("step_width_m", 0.0) < 0.0:
-        needs.append(Need("the feet cross the midline from step to step", "gait"))
-    if over("step_width_m", WIDEST_STEP_M):
-        wide = 100 * measured["step_width_m"]
-        needs.append(Need(f"the steps are {wide:.0f} cm wide", "gait"))
-    if over("joint_limit_fraction", MOST_AT_LIMITS):
-        share = 100 * measured["joint_limit_fraction"]
-        needs.append(Need(f"joints are at their limits {share:.0f} % of the time", "economy"))
-    if over("effort", MOST_EFFORT) or over("cost_of_transport", MOST_COST):
+    needs = [
+        Need(problem.format(factor * measured[name]), kind)
+        for name, least, largest, factor, problem, kind in _LIMITS
+        if name in measured and not least <= measured[name] <= largest
+    ]
+    if measured.get("effort", 0.0) > MOST_EFFORT or measured.get("cost_of_transport", 0.0) > MOST_COST:
         needs.append(Need("the muscles work harder than the motion needs", "economy"))
     return needs
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import mujoco
 import numpy as np
@@ -103,10 +104,6 @@ def locomotion(
     if goal.walk and not biomechanics.leg_coordinates(adapter, layout.joints):
         goal = replace(goal, walk=goal.walk.without_angles())
     body = Walker(model, adapter)
-
-    def over(steps: Step, first: Step, lowest: float = FALLEN) -> np.ndarray:
-        return fallen(steps, first, layout, adapter, ground, lowest)
-
     return Task(
         name=goal.name,
         description=goal.description,
@@ -116,33 +113,28 @@ def locomotion(
         goals=goals,
         episode_s=episode_s,
         start=_starts(body, ground, start_noise),
-        scoring=_scoring(goal, ground, episode_s),
+        scoring=Scoring(
+            measure=partial(measured, goal=goal, ground=ground),
+            score=partial(score, goal=goal, episode_s=episode_s),
+            diagnose=partial(diagnose, goal=goal),
+            focus=goal.focus,
+            faults=partial(_faults, goal=goal, ground=ground),
+            success=goal.success(),
+            tie=TIE,
+        ),
         rewards=Rewards(
             initial=_reward(adapter, f"{goal.first or goal.reward}_initial"),
             human=_reward(adapter, f"{goal.reward}_human"),
         ),
         view=View(body.cameras(ground.slope), weakened=weaken or {}),
         course=Course(
-            over=over,
+            over=partial(fallen, layout=layout, adapter=adapter, ground=ground),
             perturb=_pushes(body, adapter, push_m_s, push_s, push_every_s) if push_m_s else None,
             ranges=ranges,
             ground_height=ground.height,
         ),
         roles=adapter.roles,
         origin=Origin(notes=(f"{adapter.name}: {adapter.info.source}; {adapter.info.licence}",)),
-    )
-
-
-def _scoring(goal: WalkGoal, ground: Ground, episode_s: float) -> Scoring:
-    """Return how a walk towards `goal` is measured and compared."""
-    return Scoring(
-        measure=lambda episode, task: measured(episode, task, goal, ground),
-        score=lambda metrics: score(metrics, goal, episode_s),
-        diagnose=lambda metrics: diagnose(metrics, goal),
-        focus=goal.focus,
-        faults=lambda episode, task: _faults(episode, task, goal, ground),
-        success=goal.success(),
-        tie=TIE,
     )
 
 

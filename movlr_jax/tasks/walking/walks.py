@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from movlr_jax._util.parts import setting
 from movlr_jax.biomech.gait.criteria import GaitCriteria
-from movlr_jax.errors import UserError, unknown_name
+from movlr_jax.errors import UserError
 from movlr_jax.models import ModelAdapter
-from movlr_jax.tasks.base import Task
+from movlr_jax.tasks.base import Task, positive
 from movlr_jax.tasks.walking.locomotion import SPEED_TOLERANCE, WalkGoal, locomotion
 from movlr_jax.tasks.walking.terrain import rough, slope
 
@@ -26,14 +27,11 @@ _GAIT = "whether the body stays up and moves forward, then trunk, lift and place
 
 @dataclass(frozen=True)
 class Gait:
-    """Settings of all walking tasks.
+    """Settings of all walking tasks. start_noise: see `locomotion`. walk: what counts as walking."""
 
-    human: name of the hand-written reward. start_noise: see `locomotion`. walk: what counts as walking.
-    """
-
-    # strides (two steps) per second, read by the hand-written rewards; trained policies observe its phase
-    stride_frequency_hz: float = 0.8
-    human: str = "walk"
+    # read by the hand-written rewards; trained policies observe its phase
+    stride_frequency_hz: float = setting(0.8, "strides (two steps) per second", above=0)
+    human: str = setting("walk", "name of the hand-written reward", choices=HAND_MADE)
     start_noise: float = 0.01  # rad
     walk: GaitCriteria = field(default_factory=GaitCriteria)
 
@@ -42,8 +40,8 @@ class Gait:
 class Steady(Gait):
     """Settings of the walks in a straight line."""
 
-    speed_m_s: float = 1.0
-    speed_tolerance: float = SPEED_TOLERANCE
+    speed_m_s: float = setting(1.0, "speed of the walk, m/s", above=0)
+    speed_tolerance: float = setting(SPEED_TOLERANCE, "largest relative error of the speed in a success", above=0)
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ def left_turn(
     goal = _walking(
         "left_turn",
         f"walk forward, after {turn_s:g} s turn left by {turn_deg:g} degrees and walk on",
-        speed_m_s,
+        positive("speed_m_s", speed_m_s),
         gait,
         f"; after {turn_s:g} s, whether the body turns left and goes where it then faces",
         heading=float(np.deg2rad(turn_deg)),
@@ -171,30 +169,19 @@ def _about(gait: Steady) -> str:
 
 
 def _straight(name: str, description: str, gait: Steady, also: str = "") -> WalkGoal:
-    tolerance = positive("speed_tolerance", gait.speed_tolerance)
-    return _walking(name, description, gait.speed_m_s, gait, also, speed_tolerance=tolerance)
+    return _walking(name, description, gait.speed_m_s, gait, also, speed_tolerance=gait.speed_tolerance)
 
 
 def _walking(name: str, description: str, speed_m_s: float, gait: Gait, also: str = "", **changes: Any) -> WalkGoal:
     """Return the goal of a walk; `also` is appended to the focus."""
-    if gait.human not in HAND_MADE:
-        raise UserError(unknown_name("task.settings.human", gait.human, HAND_MADE))
-    frequency = positive("stride_frequency_hz", gait.stride_frequency_hz)
     return WalkGoal(
         name,
         description,
         focus=_GAIT + also,
-        speed=positive("speed_m_s", speed_m_s),
-        goals={"stride_frequency": np.asarray(frequency, np.float32)},
+        speed=speed_m_s,
+        goals={"stride_frequency": np.asarray(gait.stride_frequency_hz, np.float32)},
         reward=gait.human,
         first="walk",
         walk=gait.walk,
         **changes,
     )
-
-
-def positive(name: str, value: float) -> float:
-    """Return `value` of task.settings.`name`. Raises UserError unless it is more than 0."""
-    if value <= 0:
-        raise UserError(f"task.settings.{name}={value:g}: it must be more than 0")
-    return value
