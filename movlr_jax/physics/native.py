@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
-import math
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -36,7 +35,6 @@ from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
 
 _FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
-_ALIGNED = 64  # bytes; JAX's CPU device copies arguments that do not begin at a multiple of it
 _BLOCK = 2**24  # bytes of states and sensors that one call of MuJoCo writes, for each thread
 _COPIED = 2**19  # values that a thread copies at least: fewer take less time than starting it
 _PART = 32  # rows of a part of a batch at least; each call of a compiled policy takes 0.2 ms besides its rows
@@ -160,7 +158,7 @@ class NativePhysics:
         view = self._step(full.astype(np.float32), np.asarray(start.sensors), previous)
         reads = compiled.reads(params, view, key)
         models, measured = self._measuring(None if read is None else read | reads.sensors)
-        sensors = _aligned(rows, steps, self.model.nsensordata)
+        sensors = np.empty((rows, steps, self.model.nsensordata), np.float32)
         if read is not None:
             sensors[:] = np.nan  # those that are not measured
         run = _Run(
@@ -169,7 +167,7 @@ class NativePhysics:
             late=np.arange(self.substeps) < self._late[np.arange(rows) % len(self._late), None],
             clock=clock,
             full=full,
-            kept=_aligned(rows, steps, self._state_size),
+            kept=np.empty((rows, steps, self._state_size), np.float32),
             sensors=sensors,
             valid=np.where(start.diverged, 0, steps),
         )
@@ -428,14 +426,6 @@ class NativePhysics:
         states[:, :, 0] -= self.ctrl_dt
         sensed[:, :, self._clocks] -= self.ctrl_dt
         return valid
-
-
-def _aligned(*shape: int) -> np.ndarray:
-    """Return an array of float32 that JAX's CPU device reads without a copy."""
-    size = math.prod(shape) * np.dtype(np.float32).itemsize
-    block = np.empty(size + _ALIGNED, np.uint8)
-    first = -block.ctypes.data % _ALIGNED
-    return block[first : first + size].view(np.float32).reshape(shape)
 
 
 def _host_device() -> Any:
