@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,47 +10,53 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 
-from movlr_jax.biomech.opensim import MOVES, TO_OPENSIM, TURNS, Coordinate, rotations_of, turning_axes, turns_of
+from movlr_jax.biomech.opensim import MOVES, TO_OPENSIM, TURNS, Coordinate
 
 if TYPE_CHECKING:
     from scipy.spatial.transform import Rotation
 
 _FREE, _BALL, _SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{n}")) for n in ("FREE", "BALL", "SLIDE"))
+_ORDER = "ZXY"  # of the axes about which tilt, list and rotation turn: R = Rz Rx Ry
 PELVIS = "pelvis"
 
 
 @dataclass(frozen=True)
-class _Scalar:
-    """A hinge or a slide."""
+class _Joint:
+    """A joint, its coordinates, and its addresses in qpos and qvel."""
 
-    coordinate: Coordinate
-    q: int  # address in qpos
-    v: int  # address in qvel
-    turns: bool
-    range: tuple[float, float] | None  # of the coordinate
-
-    @property
-    def joint(self) -> str:
-        return self.coordinate.joint
+    name: str
+    angular: Mapping[str, bool]  # coordinate -> whether it is an angle
+    q: int
+    v: int
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.coordinate.name,)
+        return tuple(self.angular)
 
 
 @dataclass(frozen=True)
-class _Pose:
-    """A free joint, or a ball joint, which has no position."""
+class _Scalar(_Joint):
+    """A hinge or a slide."""
 
-    joint: str
-    names: tuple[str, ...]  # three angles, then three positions of a free joint
-    q: int
-    v: int
+    coordinate: Coordinate
+    range: tuple[float, float] | None  # of the coordinate
+
+
+@dataclass(frozen=True)
+class _Pose(_Joint):
+    """A free joint with three angles and three positions, or a ball joint, which has no position."""
+
     zero: Rotation  # the orientation at which the angles are zero
 
     @property
     def free(self) -> bool:
-        return len(self.names) > len(TURNS)
+        return len(self.angular) > len(TURNS)
+
+    @property
+    def quat(self) -> slice:
+        """The place of the quaternion in qpos."""
+        start = self.q + 3 if self.free else self.q
+        return slice(start, start + 4)
 
 
 class Coordinates:
@@ -73,15 +80,14 @@ class Coordinates:
             q, v = int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j])
             if kind in (_FREE, _BALL):
                 prefix = PELVIS if name == pelvis else name
-                parts = (*TURNS, *MOVES) if kind == _FREE else TURNS
-                start = q + 3 if kind == _FREE else q
-                zero = _rotation(model.qpos0[start : start + 4])
-                self._joints.append(_Pose(name, tuple(f"{prefix}_{part}" for part in parts), q, v, zero))
+                parts, start = ((*TURNS, *MOVES), q + 3) if kind == _FREE else (TURNS, q)
+                angular = {f"{prefix}_{part}": part in TURNS for part in parts}
+                self._joints.append(_Pose(name, angular, q, v, _rotation(model.qpos0[start : start + 4])))
             else:
                 coordinate = mapped.get(name, Coordinate(name, name))
                 ends = coordinate.sign * model.jnt_range[j] + coordinate.offset
                 range_ = (float(ends.min()), float(ends.max())) if model.jnt_limited[j] else None
-                self._joints.append(_Scalar(coordinate, q, v, kind != _SLIDE, range_))
+                self._joints.append(_Scalar(name, {coordinate.name: kind != _SLIDE}, q, v, coordinate, range_))
 
     @property
     def names(self) -> list[str]:
@@ -90,27 +96,18 @@ class Coordinates:
     @property
     def angular(self) -> dict[str, bool]:
         """Coordinate -> whether it is an angle. The others are positions in m."""
-        found = {}
-        for joint in self._joints:
-            if isinstance(joint, _Scalar):
-                found[joint.coordinate.name] = joint.turns
-            else:
-                found |= {name: i < len(TURNS) for i, name in enumerate(joint.names)}
-        return found
+        return {name: turns for joint in self._joints for name, turns in joint.angular.items()}
 
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """Coordinate -> its range in rad, of hinges that are limited."""
-        return {
-            joint.coordinate.name: joint.range
-            for joint in self._joints
-            if isinstance(joint, _Scalar) and joint.turns and joint.range
-        }
+        hinges = (j for j in self._joints if isinstance(j, _Scalar) and j.angular[j.coordinate.name])
+        return {joint.coordinate.name: joint.range for joint in hinges if joint.range}
 
     @property
     def of_joints(self) -> dict[str, tuple[str, ...]]:
         """Joint -> its coordinates."""
-        return {joint.joint: joint.names for joint in self._joints}
+        return {joint.name: joint.names for joint in self._joints}
 
     def values(self, qpos: np.ndarray) -> dict[str, np.ndarray]:
         """Return coordinate -> [T] rad or m for qpos [T, nq]. Angles of a pose do not jump by 360 degrees."""
@@ -134,10 +131,8 @@ class Coordinates:
                 found[joint.coordinate.name] = joint.coordinate.sign * qvel[:, joint.v]
                 continue
             v = joint.v + 3 if joint.free else joint.v
-            turned = _rotation(self._quat(joint, qpos)).as_matrix()
-            # MuJoCo's is in the body
-            spin = np.einsum("ij,tjk,tk->ti", TO_OPENSIM, turned, qvel[:, v : v + 3])
-            axes = np.linalg.pinv(turning_axes(self._turns(joint, qpos)))
+            spin = _rotation(qpos[:, joint.quat]).apply(qvel[:, v : v + 3]) @ TO_OPENSIM.T  # MuJoCo's is in the body
+            axes = np.linalg.pinv(_turning_axes(self._turns(joint, qpos)))
             moves = qvel[:, joint.v : joint.v + 3] @ TO_OPENSIM.T
             both = np.concatenate([np.einsum("tij,tj->ti", axes, spin), moves], axis=1)
             found |= {name: both[:, i] for i, name in enumerate(joint.names)}
@@ -159,21 +154,33 @@ class Coordinates:
             if not any(name in values for name in joint.names):
                 continue
             both = np.stack([np.broadcast_to(values.get(n, rest[n]), length) for n in joint.names], axis=1)
-            turned = TO_OPENSIM.T @ rotations_of(both[:, :3]) @ TO_OPENSIM
-            quat = (Rotation.from_matrix(turned) * joint.zero).as_quat()[:, [3, 0, 1, 2]]
-            start = joint.q + 3 if joint.free else joint.q
-            qpos[:, start : start + 4] = quat * np.where(quat[:, :1] < 0, -1.0, 1.0)
+            turned = Rotation.from_euler(_ORDER, both[:, :3]).as_matrix()
+            quat = (Rotation.from_matrix(TO_OPENSIM.T @ turned @ TO_OPENSIM) * joint.zero).as_quat()[:, [3, 0, 1, 2]]
+            qpos[:, joint.quat] = quat * np.where(quat[:, :1] < 0, -1.0, 1.0)
             if joint.free:
                 qpos[:, joint.q : joint.q + 3] = both[:, 3:] @ TO_OPENSIM
         return qpos
 
-    def _quat(self, joint: _Pose, qpos: np.ndarray) -> np.ndarray:
-        start = joint.q + 3 if joint.free else joint.q
-        return qpos[:, start : start + 4]
-
     def _turns(self, joint: _Pose, qpos: np.ndarray) -> np.ndarray:
-        turned = (_rotation(self._quat(joint, qpos)) * joint.zero.inv()).as_matrix()
-        return turns_of(TO_OPENSIM @ turned @ TO_OPENSIM.T)
+        """Return tilt, list and rotation [T, 3] rad; at a list of 90 degrees, rotation is 0."""
+        from scipy.spatial.transform import Rotation  # slow to import
+
+        turned = (_rotation(qpos[:, joint.quat]) * joint.zero.inv()).as_matrix()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # at 90 degrees
+            return Rotation.from_matrix(TO_OPENSIM @ turned @ TO_OPENSIM.T).as_euler(_ORDER)
+
+
+def _turning_axes(turns: np.ndarray) -> np.ndarray:
+    """Return the axes [T, 3, 3], in columns, about which tilt, list and rotation [T, 3] rad turn in OpenSim's ground.
+
+    The angular velocity is these axes times the speeds of the three.
+    """
+    from scipy.spatial.transform import Rotation  # slow to import
+
+    x, y, z = np.eye(3)
+    along = [Rotation.from_euler(_ORDER[:n], turns[:, :n]).apply(axis) for n, axis in ((1, x), (2, y))]
+    return np.stack([np.broadcast_to(z, along[0].shape), *along], axis=-1)
 
 
 def _rotation(quat: np.ndarray) -> Rotation:

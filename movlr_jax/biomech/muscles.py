@@ -100,15 +100,21 @@ def enabled_actuators(model: mujoco.MjModel) -> np.ndarray:
     return ~(known & (model.opt.disableactuator >> np.where(known, group, 0) & 1).astype(bool))
 
 
+def pose(model: mujoco.MjModel, data: mujoco.MjData, qpos: np.ndarray) -> mujoco.MjData:
+    """Return `data` at the posture `qpos` [nq], with positions and the lengths and moment arms of actuators."""
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    mujoco.mj_tendon(model, data)
+    mujoco.mj_transmission(model, data)
+    return data
+
+
 def moment_arms(model: mujoco.MjModel, data: mujoco.MjData, qpos: np.ndarray) -> np.ndarray:
     """Return moment arms [R, nu, nv] m of all actuators at postures `qpos` [R, nq]; `data` is overwritten."""
     found = np.empty((len(qpos), model.nu, model.nv))
     for q, dense in zip(qpos, found, strict=True):
-        data.qpos[:] = q
-        mujoco.mj_kinematics(model, data)
-        mujoco.mj_comPos(model, data)
-        mujoco.mj_tendon(model, data)
-        mujoco.mj_transmission(model, data)
+        pose(model, data, q)
         dense_moments(model, data, dense)
     return found
 

@@ -110,54 +110,6 @@ def muscle_path(muscle: str, quantity: str = "") -> str:
     return f"/forceset/{muscle}" + (f"/{quantity}" if quantity else "")
 
 
-# Orientations.
-
-
-def turns_of(rotations: np.ndarray) -> np.ndarray:
-    """Return tilt, list and rotation [..., 3] rad of rotations [..., 3, 3] in OpenSim's axes: R = Rz Rx Ry.
-
-    At a list of 90 degrees, where tilt and rotation are not unique, rotation is 0.
-    """
-    r = np.asarray(rotations, float)
-    sideways = np.arctan2(r[..., 2, 1], np.hypot(r[..., 0, 1], r[..., 1, 1]))
-    upright = np.hypot(r[..., 0, 1], r[..., 1, 1]) > 1e-9
-    tilt = np.where(upright, np.arctan2(-r[..., 0, 1], r[..., 1, 1]), np.arctan2(r[..., 1, 0], r[..., 0, 0]))
-    turn = np.where(upright, np.arctan2(-r[..., 2, 0], r[..., 2, 2]), 0.0)
-    return np.stack([tilt, sideways, turn], axis=-1)
-
-
-def rotations_of(turns: np.ndarray) -> np.ndarray:
-    """Return the rotations [..., 3, 3] in OpenSim's axes of tilt, list and rotation [..., 3] rad."""
-    tilt, sideways, turn = np.moveaxis(np.asarray(turns, float), -1, 0)
-    return _about(2, tilt) @ _about(0, sideways) @ _about(1, turn)
-
-
-def turning_axes(turns: np.ndarray) -> np.ndarray:
-    """Return the axes [..., 3, 3], in columns, about which tilt, list and rotation [..., 3] turn.
-
-    The angular velocity in OpenSim's ground is these axes times the speeds of the three.
-    """
-    tilt, sideways, _ = np.moveaxis(np.asarray(turns, float), -1, 0)
-    first = _about(2, tilt)
-    second = first @ _about(0, sideways)
-    z = np.broadcast_to(np.eye(3)[2], first[..., 0].shape)
-    return np.stack([z, first[..., :, 0], second[..., :, 1]], axis=-1)
-
-
-def _about(axis: int, angle: np.ndarray) -> np.ndarray:
-    """Return the rotations [..., 3, 3] by `angle` [...] rad about an axis."""
-    turned = np.zeros((*np.shape(angle), 3, 3))
-    i, j = (axis + 1) % 3, (axis + 2) % 3
-    turned[..., axis, axis] = 1.0
-    turned[..., i, i] = turned[..., j, j] = np.cos(angle)
-    turned[..., j, i] = np.sin(angle)
-    turned[..., i, j] = -np.sin(angle)
-    return turned
-
-
-# Files.
-
-
 def storage_text(table: Table) -> str:
     """Return the text of a .mot or .sto file, with 12 digits."""
     rows = np.column_stack([table.time, *table.columns.values()])

@@ -96,21 +96,15 @@ def least_forces(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
         change = columns.T @ step if turn else columns.T @ step - forces
         share, done = 1.0, ((forces + change > 0) == (forces > 0)).all()
         if turn and not done:
-            slopes = np.abs(_slopes(target, dual, forces, step, change))
+            along = _SHARES[:, None]  # slopes of the dual objective, which grow from below 0
+            left = (forces + along * change).clip(0.0) @ change
+            slopes = np.abs((dual + along * step - target) @ step + left)
             if slopes[-1] > 0.5 * slopes[0]:
                 share = _SHARES[1 + np.argmin(slopes[1:])]
         dual, forces = dual + share * step, forces + share * change
         if done:
             break
     return np.maximum(forces, 0.0)
-
-
-def _slopes(
-    target: np.ndarray, dual: np.ndarray, forces: np.ndarray, step: np.ndarray, change: np.ndarray
-) -> np.ndarray:
-    """Return the slopes of the dual objective at each of `_SHARES` of `step`; they grow from below 0."""
-    along = _SHARES[:, None]
-    return (dual + along * step - target) @ step + (forces + along * change).clip(0.0) @ change
 
 
 class StaticOptimiser:
@@ -143,7 +137,13 @@ class StaticOptimiser:
         The unknowns are the activations and the contact forces in body weights, both times their costs.
         """
         m, d, base = self._model, self._data, len(self._base_scale)
-        reduce, needed, support = self._balance(qpos)
+        mujoco.mj_resetData(m, d)
+        d.qpos[:] = qpos
+        mujoco.mj_fwdPosition(m, d)
+        mujoco.mj_fwdVelocity(m, d)
+        reduce = coupling_jacobian(m, self._dofs, qpos)
+        needed = reduce.T @ (d.qfrc_bias - d.qfrc_passive)
+        support = (self._ground_forces() @ reduce).T if base else np.zeros((len(self._dofs), 0))
         moment = dense_moments(m, d, np.empty((m.nu, m.nv)))
         mujoco.mj_fwdActuation(m, d)
         passive = d.actuator_force.copy()
@@ -156,20 +156,6 @@ class StaticOptimiser:
         scale[:base] = self._base_scale
         columns = np.hstack([arms * active / _EFFORT, support * (self._weight / _LOAD)])
         return columns / scale[:, None], torque / scale
-
-    def _balance(self, qpos: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return what balances the body at `qpos` [nq]: the Jacobian [nv, m] of all velocities with respect to the m
-        dofs of base and joints, the torques [m] that they need, and those [m, contacts] of each newton of the ground.
-        """
-        m, d = self._model, self._data
-        mujoco.mj_resetData(m, d)
-        d.qpos[:] = qpos
-        mujoco.mj_fwdPosition(m, d)
-        mujoco.mj_fwdVelocity(m, d)
-        reduce = coupling_jacobian(m, self._dofs, qpos)
-        grounded = len(self._base_scale) > 0
-        support = (self._ground_forces() @ reduce).T if grounded else np.zeros((len(self._dofs), 0))
-        return reduce, reduce.T @ (d.qfrc_bias - d.qfrc_passive), support
 
     def _ground_forces(self) -> np.ndarray:
         """Return joint forces [4 contacts, nv] per newton along the edges of each friction cone with the world."""

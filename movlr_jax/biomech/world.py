@@ -240,12 +240,16 @@ def up_of(model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
     return _snapped(data.geom_xmat[planes[0]].reshape(3, 3)[:, 2]) if planes else np.array([0.0, 0.0, 1.0])
 
 
+def _moving(model: mujoco.MjModel, root: int | None) -> np.ndarray:
+    """Return [ngeom] which geoms are of the tree of the body `root`, or of any that moves."""
+    bodies = model.geom_bodyid
+    own = model.body_weldid[bodies] != 0
+    return own if root is None else own & (model.body_rootid[bodies] == model.body_rootid[root])
+
+
 def _collides(model: mujoco.MjModel, geom: int, root: int | None) -> bool:
     """Return whether the geom can collide with one of the tree of the body `root`, or with any that moves."""
-    own = model.body_weldid[model.geom_bodyid] != 0
-    if root is not None:
-        own &= model.body_rootid[model.geom_bodyid] == model.body_rootid[root]
-    body = int(model.geom_bodyid[geom])
+    own, body = _moving(model, root), int(model.geom_bodyid[geom])
     excluded = [(s >> 16, s & 0xFFFF) for s in model.exclude_signature.tolist()]
     apart = [one + two - body for one, two in excluded if body in (one, two)]
     types, affinities = model.geom_contype, model.geom_conaffinity
@@ -258,9 +262,7 @@ def _collides(model: mujoco.MjModel, geom: int, root: int | None) -> bool:
 
 def length_of(model: mujoco.MjModel, data: mujoco.MjData, root: int | None) -> float:
     """Return the length in m of the diagonal of the tree of the body `root`, or of all that moves, by its geoms."""
-    own = model.body_weldid[model.geom_bodyid] != 0
-    if root is not None:
-        own &= model.body_rootid[model.geom_bodyid] == model.body_rootid[root]
+    own = _moving(model, root)
     centres, radii = data.geom_xpos[own], model.geom_rbound[own, None]
     if not own.any():
         return 0.0
@@ -352,8 +354,6 @@ def _sampled(model: mujoco.MjModel, data: mujoco.MjData, geom: int, world: World
 def _ray(model: mujoco.MjModel, data: mujoco.MjData, geom: int, begin: np.ndarray, way: np.ndarray) -> float:
     """Return the distance in m along `way` at which a ray meets the geom, -1 if it does not."""
     kind = int(model.geom_type[geom])
-    if kind == _MESH:
-        return mujoco.mj_rayMesh(model, data, geom, begin, way)
-    if kind == _HFIELD:
-        return mujoco.mj_rayHfield(model, data, geom, begin, way)
+    if kind in (_MESH, _HFIELD):
+        return (mujoco.mj_rayMesh if kind == _MESH else mujoco.mj_rayHfield)(model, data, geom, begin, way)
     return mujoco.mju_rayGeom(data.geom_xpos[geom], data.geom_xmat[geom], model.geom_size[geom], begin, way, kind)

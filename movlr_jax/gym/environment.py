@@ -215,16 +215,8 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def _state(self) -> SimState:
         d = self.data
-        qpos, qvel, act, sensors = (x.copy()[None] for x in (d.qpos, d.qvel, d.act, d.sensordata))
-        return SimState(
-            time=np.array([d.time]),
-            qpos=qpos,
-            qvel=qvel,
-            act=act,
-            sensors=sensors,
-            prev_action=self._ctrl[None],
-            diverged=np.array([self._diverged]),
-        )
+        now = (x.copy()[None] for x in (d.qpos, d.qvel, d.act, d.sensordata))
+        return SimState(np.array([d.time]), *now, prev_action=self._ctrl[None], diverged=np.array([self._diverged]))
 
     def _trajectory(self) -> Trajectory:
         steps = jax.tree.map(lambda *x: np.stack(x), *(step for step, _ in self._steps))
@@ -236,17 +228,14 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
 def _settings(task: str | Path, given: Mapping[str, Any], settings: Sequence[str]) -> tuple[Config, PpoSettings]:
     """Return all settings, and those of the optimizer that has actions. Raises UserError."""
-    words = [task_override(task), *([] if _sets("optimizer", settings) else ["optimizer=ppo"])]
-    words += [] if _sets("tuned", settings) else ["tuned=false"]
+    names = {word.lstrip("+").partition("=")[0] for word in settings}
+    defaults = {"optimizer": "optimizer=ppo", "tuned": "tuned=false"}
+    words = [task_override(task), *(word for name, word in defaults.items() if name not in names)]
     words += overrides_of({key: value for key, value in given.items() if value is not None})
     config = compose([*words, *settings])
     if not isinstance(config.optimizer, PpoSettings):
         raise UserError(f"optimizer={config.optimizer.name} has no actions; give optimizer=ppo or optimizer=dynsyn")
     return config, config.optimizer
-
-
-def _sets(name: str, settings: Sequence[str]) -> bool:
-    return any(word.lstrip("+").partition("=")[0] == name for word in settings)
 
 
 def _single(step: Step) -> Step:

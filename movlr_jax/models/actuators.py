@@ -5,7 +5,7 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
-from movlr_jax.biomech.muscles import enabled_actuators
+from movlr_jax.biomech.muscles import enabled_actuators, pose
 from movlr_jax.errors import UserError
 
 MUSCLE = mujoco.mjtGain.mjGAIN_MUSCLE
@@ -28,7 +28,7 @@ def servos(model: mujoco.MjModel) -> np.ndarray:
 
 def require_one_control(model: mujoco.MjModel) -> None:
     """Raise UserError if an actuator has several controls, as those of MuJoCo for orientations have."""
-    if model.nu != getattr(model, "nactuator", model.nu):
+    if model.nu != model.nactuator:
         raise UserError(
             f"the model has {model.nactuator} actuators with {model.nu} controls, expected one control for each; "
             "replace those of several controls, such as <orientation> or <pid>, by <position> or <motor>"
@@ -42,9 +42,12 @@ def servo_controls(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
     """
     integrator = model.actuator_dyntype == mujoco.mjtDyn.mjDYN_INTEGRATOR
     controls = np.where(enabled_actuators(model) & ~integrator, _setpoints(model, qpos), 0.0)
-    limited = model.actuator_ctrllimited.astype(bool)
-    low, high = np.where(limited[:, None], model.actuator_ctrlrange, (-np.inf, np.inf)).T
-    return np.clip(controls, low, high)
+    return np.clip(controls, *limits(model.actuator_ctrllimited, model.actuator_ctrlrange))
+
+
+def limits(limited: np.ndarray, ranges: np.ndarray) -> np.ndarray:
+    """Return the ends [2, n] of `ranges` [n, 2], infinite where they are not `limited` [n]."""
+    return np.where(limited[:, None].astype(bool), ranges, (-np.inf, np.inf)).T
 
 
 def servo_activations(model: mujoco.MjModel, qpos: np.ndarray, rest: np.ndarray) -> np.ndarray:
@@ -57,23 +60,16 @@ def servo_activations(model: mujoco.MjModel, qpos: np.ndarray, rest: np.ndarray)
     values = np.where(filters, rest, 0.0)
     integrator = enabled_actuators(model) & (dynamics == mujoco.mjtDyn.mjDYN_INTEGRATOR)
     values = np.where(integrator, _setpoints(model, qpos), values)
-    limited = model.actuator_actlimited.astype(bool)
-    low, high = np.where(limited[:, None], model.actuator_actrange, (-np.inf, np.inf)).T
+    values = np.clip(values, *limits(model.actuator_actlimited, model.actuator_actrange))
     last = model.actuator_actadr + model.actuator_actnum - 1  # the one that a gain multiplies
     settled = filters | integrator
-    found[last[settled]] = np.clip(values, low, high)[settled]
+    found[last[settled]] = values[settled]
     return found
 
 
 def _setpoints(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
     """Return the inputs [nu] with which position servos give no force at `qpos` [nq]; 0 for all others."""
-    data = mujoco.MjData(model)
-    data.qpos[:] = qpos
-    mujoco.mj_kinematics(model, data)
-    mujoco.mj_comPos(model, data)
-    mujoco.mj_tendon(model, data)
-    mujoco.mj_transmission(model, data)
-    found = np.zeros(model.nu)
+    data, found = pose(model, mujoco.MjData(model), qpos), np.zeros(model.nu)
     for i in np.flatnonzero(servos(model)):
         offset, slope, *_ = model.actuator_biasprm[i]
         found[i] = -(slope * data.actuator_length[i] + offset) / model.actuator_gainprm[i, 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import mujoco
 import numpy as np
@@ -17,7 +17,6 @@ from movlr_jax.errors import UserError
 from movlr_jax.models.adapter import ModelAdapter, nominal_qpos
 from movlr_jax.models.spec import compile_spec
 
-_AXES = {0: "x", 1: "y", 2: "z"}
 _SPEED_S = 0.3  # s, duration of the speed measurement
 _FALL = 100  # steps between resets of the body, which falls because there is no ground
 
@@ -34,9 +33,9 @@ def model_card(adapter: ModelAdapter) -> Group:
     return Group(
         _facts(adapter, model, data),
         _joints(adapter, model, data),
-        _roles(adapter, model, data),
-        _lists("touch parts", ("part", "bodies whose contacts count"), adapter.touch.items()),
-        _lists("muscle groups", ("group", "muscles"), adapter.muscle_groups.items()),
+        _roles(adapter, data),
+        _lists("touch parts", ("part", "bodies whose contacts count"), adapter.touch),
+        _lists("muscle groups", ("group", "muscles"), adapter.muscle_groups),
         _lists("names for rewards", ("what", "names"), _names(model)),
     )
 
@@ -75,57 +74,53 @@ def _facts(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) ->
         f"(C MuJoCo, one core{', no contacts' * bool(model.body_weldid[model.geom_bodyid].all())})",
         "sites": ", ".join(adapter.sites) or "none",
     }
-    table = Table(title=f"model {adapter.name}", title_justify="left", show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts.items():
-        table.add_row(Text(name), Text(value))
-    return table
+    return _table(f"model {adapter.name}", (), facts.items())
 
 
 def _joints(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) -> Table:
-    mates = {joint: i + 1 for i, group in enumerate(adapter.synergies) for joint in group}
-    table = _table("joints", ("joint", "use", "range", "start", "moves with"))
-    rows = [(name, "planned") for name in adapter.planned_joints] + [(n, "kept") for n in adapter.kept_joints]
-    for name, use in rows:
+    mates = {joint: f"group {i + 1}" for i, group in enumerate(adapter.synergies) for joint in group}
+    rows = []
+    for name in (*adapter.planned_joints, *adapter.kept_joints):
         joint = model.joint(name)
         unit = "m" if joint.type[0] == int(mujoco.mjtJoint.mjJNT_SLIDE) else "rad"
         low, high = joint.range
+        use = "planned" if name in adapter.planned_joints else "kept"
         at = f"{data.qpos[joint.qposadr[0]]:.3g} {unit}"
-        mate = f"group {mates[name]}" if name in mates else ""
-        table.add_row(*map(Text, (name, use, f"{low:.3g} to {high:.3g} {unit}", at, mate)))
-    return table
+        rows.append((name, use, f"{low:.3g} to {high:.3g} {unit}", at, mates.get(name, "")))
+    return _table("joints", ("joint", "use", "range", "start", "moves with"), rows)
 
 
-def _roles(adapter: ModelAdapter, model: mujoco.MjModel, data: mujoco.MjData) -> Table:
-    table = _table("parts that tasks use, in the start posture", ("role", "name in the model", "x y z in m"))
-    for role, name in adapter.roles.items():
-        at = data.site(name).xpos if role.endswith("_site") else data.body(name).xpos
-        table.add_row(*map(Text, (role, name, _vector(at))))
-    return table
+def _roles(adapter: ModelAdapter, data: mujoco.MjData) -> Table:
+    rows = [
+        (role, name, _vector((data.site(name) if role.endswith("_site") else data.body(name)).xpos))
+        for role, name in adapter.roles.items()
+    ]
+    return _table("parts that tasks use, in the start posture", ("role", "name in the model", "x y z in m"), rows)
 
 
-def _names(model: mujoco.MjModel) -> list[tuple[str, list[str]]]:
+def _names(model: mujoco.MjModel) -> dict[str, list[str]]:
     """Return what a reward can read by name."""
     acts = enabled_actuators(model)
-    return [
-        ("joints", [model.joint(j).name for j in range(model.njnt)]),
-        ("bodies", [model.body(b).name for b in range(1, model.nbody)]),
-        ("actuators", [model.actuator(i).name + ("" if acts[i] else " (disabled)") for i in range(model.nu)]),
-    ]
+    return {
+        "joints": [model.joint(j).name for j in range(model.njnt)],
+        "bodies": [model.body(b).name for b in range(1, model.nbody)],
+        "actuators": [model.actuator(i).name + ("" if acts[i] else " (disabled)") for i in range(model.nu)],
+    }
 
 
-def _lists(title: str, headings: tuple[str, str], rows: Iterable[tuple[str, Iterable[str]]]) -> Table:
-    table = _table(title, headings)
-    for name, members in rows:
-        table.add_row(Text(name), Text(", ".join(members)))
-    return table
+def _lists(title: str, headings: tuple[str, str], rows: Mapping[str, Iterable[str]]) -> Table:
+    return _table(title, headings, ((name, ", ".join(members)) for name, members in rows.items()))
 
 
-def _table(title: str, headings: Iterable[str]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for heading in headings:
+def _table(title: str, headings: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
+    """Return a table with a heading for each column; without headings, one of names and facts."""
+    table = Table(title=title, title_justify="left", show_header=bool(headings))
+    if not headings:
+        table.add_column(no_wrap=True)
+    for heading in headings or ("",):
         table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
     return table
 
 
@@ -138,5 +133,5 @@ def _axis(direction: Iterable[float]) -> str:
     values = np.asarray(tuple(direction))
     main = int(np.argmax(np.abs(values)))
     if np.isclose(abs(values[main]), 1.0):
-        return f"{'+' if values[main] > 0 else '-'}{_AXES[main]}"
+        return f"{'+' if values[main] > 0 else '-'}{'xyz'[main]}"
     return _vector(values)

@@ -76,8 +76,14 @@ def root_of(model: mujoco.MjModel) -> int:
 
     Of trees with as many, the heaviest. A loose object may be heavier than the body that is controlled.
     """
-    trees, driven = [b for b in range(1, model.nbody) if _is_tree(model, b)], _driven(model)
-    return carried(model, max(trees, key=lambda b: _rank(model, driven, b), default=min(1, model.nbody - 1)))
+    driven, tree = _driven(model), model.body_treeid
+    trees = [b for b in range(1, model.nbody) if tree[b] >= 0 and tree[model.body_parentid[b]] < 0]
+
+    def rank(body: int) -> tuple[int, float]:
+        """Return how many actuators move the tree of a body, and its mass."""
+        return int(driven[:, model.dof_treeid == tree[body]].any(axis=1).sum()), float(model.body_subtreemass[body])
+
+    return carried(model, max(trees, key=rank, default=min(1, model.nbody - 1)))
 
 
 def driven_trees(model: mujoco.MjModel) -> set[int]:
@@ -89,16 +95,6 @@ def _driven(model: mujoco.MjModel) -> np.ndarray:
     """Return [nu, nv] which actuators move which degrees of freedom."""
     (moment,) = moment_arms(model, mujoco.MjData(model), model.qpos0[None])
     return np.abs(moment) > _DRIVES
-
-
-def _is_tree(model: mujoco.MjModel, body: int) -> bool:
-    return model.body_treeid[body] >= 0 and model.body_treeid[model.body_parentid[body]] < 0
-
-
-def _rank(model: mujoco.MjModel, driven: np.ndarray, body: int) -> tuple[int, float]:
-    """Return how many actuators move the tree of a body, and its mass. driven: [nu, nv]."""
-    own = model.dof_treeid == model.body_treeid[body]
-    return int(driven[:, own].any(axis=1).sum()), float(model.body_subtreemass[body])
 
 
 def carried(model: mujoco.MjModel, body: int) -> int:
@@ -141,7 +137,7 @@ def base_joints(model: mujoco.MjModel, body: int) -> list[int]:
 
 def driven_joints(model: mujoco.MjModel) -> list[int]:
     """Return actuated hinges and slides with a range that no equality drives."""
-    (moment,) = moment_arms(model, mujoco.MjData(model), model.qpos0[None])
+    driven = np.asarray(_driven(model).any(axis=0))
     coupled = set(model.eq_obj1id[joint_equalities(model)].tolist())
     return [
         j
@@ -149,7 +145,7 @@ def driven_joints(model: mujoco.MjModel) -> list[int]:
         if int(model.jnt_type[j]) in _SCALAR  # an enum does not equal a numpy integer
         and model.jnt_limited[j]
         and j not in coupled
-        and np.abs(moment[:, model.jnt_dofadr[j]]).max(initial=0.0) > _DRIVES
+        and driven[model.jnt_dofadr[j]]
     ]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from movlr_jax.biomech.muscles import enabled_actuators
+from movlr_jax.biomech.muscles import enabled_actuators, pose
 from movlr_jax.biomech.world import box_corners, world_of
 from movlr_jax.errors import UserError, similar_files
 from movlr_jax.models.adapter import ModelAdapter, ModelInfo, Posture
@@ -78,7 +78,13 @@ def adapter_of(path: str) -> ModelAdapter:
     the joints that move it through the world are removed.
     """
     file = Path(path).expanduser().absolute()
-    _check(path, file)
+    if not file.is_file():
+        raise UserError(f"there is no model file {path}{similar_files(file) or f' (relative to {Path.cwd()})'}")
+    if file.suffix.lower() == ".mjb":
+        raise UserError(
+            f"{path} is a compiled model, which tasks cannot extend; give its XML file (mj_saveLastXML of MuJoCo "
+            "writes one)"
+        )
     try:
         model = compile_spec(_read(file))
         acts = enabled_actuators(model).any()
@@ -92,7 +98,10 @@ def adapter_of(path: str) -> ModelAdapter:
         placed = {
             model.body(model.jnt_bodyid[j]).name: qpos[model.jnt_qposadr[j] :][:7] for j in _joints(model, _FREE)
         }
-        loose = [model.joint(j).name for j in _base(model)] if walks else []
+        # slides that move a walker through the world, and hinges with them
+        base = [j for j in base_joints(model, root_of(model)) if int(model.jnt_type[j]) in _SCALAR]
+        travels = (model.jnt_type[base] == int(mujoco.mjtJoint.mjJNT_SLIDE)).any()
+        loose = [model.joint(j).name for j in base] if walks and travels else []
         load = functools.partial(_edited, file, placed, loose)
         info = ModelInfo(source=str(file), licence="see the file's authors", files=lambda: file)
         derived = derive_adapter(path, load, info)
@@ -113,17 +122,6 @@ def adapter_of(path: str) -> ModelAdapter:
         posture=_posture(model, qpos),
         forward=_rounded(world_of(model).frame @ forward_of(model, qpos, roles)),
     )
-
-
-def _check(path: str, file: Path) -> None:
-    """Raise UserError if there is no readable file at `file`."""
-    if not file.is_file():
-        raise UserError(f"there is no model file {path}{similar_files(file) or f' (relative to {Path.cwd()})'}")
-    if file.suffix.lower() == ".mjb":
-        raise UserError(
-            f"{path} is a compiled model, which tasks cannot extend; give its XML file (mj_saveLastXML of MuJoCo "
-            "writes one)"
-        )
 
 
 def _read(file: Path) -> mujoco.MjSpec:
@@ -208,9 +206,7 @@ def with_feet(model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str])
     They are known by where they are: two, left and right, or four, front and rear. One that is long is a shank.
     """
     root, told = root_of(model), [r for r in roles if side_of(r.split("_")) and r.endswith(("_foot", "_shank"))]
-    data, world = mujoco.MjData(model), world_of(model)
-    data.qpos[:] = qpos
-    mujoco.mj_kinematics(model, data)
+    data, world = pose(model, mujoco.MjData(model), qpos), world_of(model)
     free = _FREE in (int(model.jnt_type[j]) for j in base_joints(model, root))
     feet = sorted(lowest_of(model, data, root)) if free and len(told) < 2 and not lies(model, data, root) else []
     ends = np.array([_sole(model, data, foot) - data.xpos[root] for foot in feet]).reshape(-1, 3) @ world.frame.T
@@ -251,22 +247,14 @@ def _joints(model: mujoco.MjModel, *kinds: int) -> list[int]:
     return [j for j in range(model.njnt) if int(model.jnt_type[j]) in kinds]
 
 
-def _base(model: mujoco.MjModel) -> list[int]:
-    """Return the slides of the base of the controlled body, which move it through the world, and hinges with them."""
-    joints = [j for j in base_joints(model, root_of(model)) if int(model.jnt_type[j]) in _SCALAR]
-    slides = (model.jnt_type[joints] == int(mujoco.mjtJoint.mjJNT_SLIDE)).any()
-    return joints if slides else []
-
-
 def _touch(model: mujoco.MjModel, roles: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Return the touch parts of a walker: each foot with its descendants, and every other body that can collide.
 
     If there are too many, all bodies without a role form one part.
     """
     named = {model.body(b).name: b for b in range(1, model.nbody)}
-    can = {int(b) for b in model.geom_bodyid[(model.geom_contype | model.geom_conaffinity) != 0]}
-    paired = {int(model.geom_bodyid[g]) for g in (*model.pair_geom1, *model.pair_geom2)}
-    solid = [name for name, b in named.items() if b in can | paired and model.body_weldid[b]]
+    can = {int(b) for b in model.geom_bodyid[colliding(model)]}
+    solid = [name for name, b in named.items() if b in can and model.body_weldid[b]]
     feet = {
         f"{side}_foot": tuple(n for n in solid if named[roles[f"{side}_foot"]] in above(model, named[n]))
         for side in ("left", "right")
@@ -283,9 +271,7 @@ def forward_of(model: mujoco.MjModel, qpos: np.ndarray, roles: Mapping[str, str]
 
     It is x, if z is up.
     """
-    data, frame = mujoco.MjData(model), world_of(model).frame
-    data.qpos[:] = qpos
-    mujoco.mj_kinematics(model, data)
+    data, frame = pose(model, mujoco.MjData(model), qpos), world_of(model).frame
     way = np.zeros(3)
     for side in ("left", "right"):
         if f"{side}_foot" in roles:

@@ -22,11 +22,13 @@ LEG_JOINTS = tuple(
 
 LEG_PAIRS = tuple((joint, f"{joint[:-2]}_l") for joint in LEG_JOINTS if joint.endswith("_r"))
 
-LEG_ROLES = {
-    f"{word}_{part}": f"{body}_{side}"
-    for word, side in SIDES.items()
-    for part, body in (("thigh", "femur"), ("shank", "tibia"), ("foot", "calcn"), ("toes", "toes"))
-}
+
+def on_both_sides(parts: Mapping[str, str]) -> dict[str, str]:
+    """Return role -> body of both sides for the bodies of `parts`, whose names end in _l and _r in the model."""
+    return {f"{word}_{part}": f"{body}_{side}" for word, side in SIDES.items() for part, body in parts.items()}
+
+
+LEG_ROLES = on_both_sides({"thigh": "femur", "shank": "tibia", "foot": "calcn", "toes": "toes"})
 
 FEET = {f"{word}_foot": (f"calcn_{side}", f"toes_{side}") for word, side in SIDES.items()}
 
@@ -74,7 +76,7 @@ _UPPER_ARM_GROUPS = {
     "triceps": ("TRIlong", "TRIlat", "TRImed"),
 }
 
-_FOREARM_GROUPS = {"wrist_extensors": ("ECRL", "ECRB", "ECU"), "wrist_flexors": ("FCR", "FCU", "PL")}
+FOREARM_GROUPS = {"wrist_extensors": ("ECRL", "ECRB", "ECU"), "wrist_flexors": ("FCR", "FCU", "PL")}
 
 
 def muscle_groups(groups: Mapping[str, Sequence[str]], suffixes: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -106,12 +108,7 @@ LUMBAR_JOINTS = ("flex_extension", "lat_bending", "axial_rotation")
 
 def arm_muscles(suffixes: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Return the muscle groups of the shoulder, elbow and wrist for each side in `suffixes`."""
-    return muscle_groups({**_UPPER_ARM_GROUPS, **_FOREARM_GROUPS}, suffixes)
-
-
-def forearm_muscles(suffixes: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the muscle groups of the wrist for each side in `suffixes`."""
-    return muscle_groups(_FOREARM_GROUPS, suffixes)
+    return muscle_groups({**_UPPER_ARM_GROUPS, **FOREARM_GROUPS}, suffixes)
 
 
 def arm_joints(elbow: str, sides: str = "rl") -> tuple[str, ...]:
@@ -136,4 +133,13 @@ HAND_BODIES = {
     "ring": ("4proxph", "4midph", "4distph"),
     "little": ("5proxph", "5midph", "5distph"),
     "palm": ("secondmc", "thirdmc", "fourthmc", "fifthmc"),
+}
+# part of a hand -> its site in MyoSim and MuscleMimic
+HAND_SITES = {
+    "palm": "S_grasp",
+    "thumb": "THtip",
+    "index": "IFtip",
+    "middle": "MFtip",
+    "ring": "RFtip",
+    "little": "LFtip",
 }

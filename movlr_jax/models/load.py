@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.world import world_of
-from movlr_jax.models.actuators import servo_controls, servos
+from movlr_jax.models.actuators import limits, servo_controls, servos
 from movlr_jax.models.derived import base_joints, lies, root_of
 from movlr_jax.models.motors import of_joints
 from movlr_jax.models.stance import soles_of
@@ -31,8 +31,7 @@ def with_load(
     apart = np.abs(resting(posture) - servo_controls(model, posture))[served]
     if not served.any() or apart.max() > _SAME:
         return resting
-    further, limited = load_of(model, posture), model.actuator_ctrllimited[:, None].astype(bool)
-    low, high = np.where(limited, model.actuator_ctrlrange, (-np.inf, np.inf)).T
+    further, (low, high) = load_of(model, posture), limits(model.actuator_ctrllimited, model.actuator_ctrlrange)
     return lambda qpos: np.clip(resting(qpos) + further, low, high)
 
 

@@ -9,9 +9,9 @@ import mujoco
 import numpy as np
 
 from movlr_jax._util.parts import setting
-from movlr_jax.biomech.muscles import enabled_actuators, moment_arms
+from movlr_jax.biomech.muscles import enabled_actuators, moment_arms, pose
 from movlr_jax.biomech.world import up_of
-from movlr_jax.models.actuators import servos
+from movlr_jax.models.actuators import limits, servos
 from movlr_jax.models.derived import above, base_joints, lowest_of, root_of
 from movlr_jax.models.spec import quiet
 
@@ -63,11 +63,10 @@ def motors(model: mujoco.MjModel) -> np.ndarray:
 
 def force_ranges(model: mujoco.MjModel) -> np.ndarray:
     """Return [nu, 2] the least and largest force of motors; infinite without limits."""
-    no_limits = np.array([-np.inf, np.inf])
     by_control = np.sort(model.actuator_gainprm[:, :1] * model.actuator_ctrlrange, axis=1)
-    by_control = np.where(model.actuator_ctrllimited[:, None].astype(bool), by_control, no_limits)
-    own = np.where(model.actuator_forcelimited[:, None].astype(bool), model.actuator_forcerange, no_limits)
-    return np.stack([np.maximum(by_control[:, 0], own[:, 0]), np.minimum(by_control[:, 1], own[:, 1])], axis=1)
+    low, high = limits(model.actuator_ctrllimited, by_control)
+    least, most = limits(model.actuator_forcelimited, model.actuator_forcerange)
+    return np.stack([np.maximum(low, least), np.minimum(high, most)], axis=1)
 
 
 def torque_limits(model: mujoco.MjModel) -> np.ndarray:
@@ -84,7 +83,7 @@ def with_targets(
     torque = kp (q0 + u - q) - kd q', within the limits of the motor. gains: kp and kd [nu].
     """
     kp, kd = gains
-    limits, model = force_ranges(model), copy.copy(model)
+    forces, model = force_ranges(model), copy.copy(model)
     for i in np.flatnonzero(which):
         joint, gear = model.actuator_trnid[i, 0], model.actuator_gear[i, 0]
         rest = posture[model.jnt_qposadr[joint]]
@@ -93,8 +92,8 @@ def with_targets(
         # the length of an actuator is gear x angle, and the torque is gear x force
         model.actuator_gainprm[i, 0] = kp[i] / gear
         model.actuator_biasprm[i, :3] = kp[i] * rest / gear, -kp[i] / gear**2, -kd[i] / gear**2
-        model.actuator_forcelimited[i] = np.isfinite(limits[i]).all()
-        model.actuator_forcerange[i] = limits[i] if np.isfinite(limits[i]).all() else 0.0
+        model.actuator_forcelimited[i] = np.isfinite(forces[i]).all()
+        model.actuator_forcerange[i] = forces[i] if np.isfinite(forces[i]).all() else 0.0
         span = model.jnt_range[joint] if model.jnt_limited[joint] else (rest - np.pi, rest + np.pi)
         model.actuator_ctrllimited[i] = True
         model.actuator_ctrlrange[i] = min(0.0, span[0] - rest), max(0.0, span[1] - rest)
@@ -111,9 +110,7 @@ def angles_per_control(model: mujoco.MjModel) -> np.ndarray:
 
 def supporting(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:
     """Return [nu] which actuators move joints of limbs on which a body that travels stands at `posture` [nq]."""
-    data, root = mujoco.MjData(model), root_of(model)
-    data.qpos[:] = posture
-    mujoco.mj_kinematics(model, data)
+    data, root = pose(model, mujoco.MjData(model), posture), root_of(model)
     found = np.zeros(model.nu, bool)
     if (model.jnt_type[base_joints(model, root)] == mujoco.mjtJoint.mjJNT_HINGE).all():
         return found
@@ -137,8 +134,7 @@ def carrying(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray | None:
     which, weight = pull[:, own].any(axis=1), data.qfrc_bias[own]
     if not which.any() or not weight.any():
         return None
-    limited = model.actuator_ctrllimited[which, None].astype(bool)
-    low, high = np.where(limited, model.actuator_ctrlrange[which], (-np.inf, np.inf)).T
+    low, high = limits(model.actuator_ctrllimited[which], model.actuator_ctrlrange[which])
     found = lsq_linear(pull[which][:, own].T, weight, (low, np.maximum(high, low + 1e-9)))
     if np.linalg.norm(found.fun) > _CARRIED * np.linalg.norm(weight):
         return None
@@ -169,9 +165,7 @@ def mixed(model: mujoco.MjModel, qpos: np.ndarray, span: np.ndarray) -> np.ndarr
         return found
     data, pull = _pulls(model, qpos)
     base = model.jnt_dofadr[base_joints(model, root_of(model))[0]] + np.arange(6)
-    inertia = np.zeros((model.nv, model.nv))
-    mujoco.mj_fullM(model, data, inertia)
-    accelerations = np.linalg.solve(inertia, (pull * span[:, None]).T)[base]
+    accelerations = np.linalg.solve(_masses(model, data), (pull * span[:, None]).T)[base]
     which = np.abs(accelerations).max(axis=0) > _MOVES
     inverse = np.linalg.pinv(accelerations[:, which], rcond=_MOVES)
     values, vectors = np.linalg.eigh(inverse @ inverse.T)
@@ -186,8 +180,7 @@ def swing_s(model: mujoco.MjModel, posture: np.ndarray) -> float:
     data.qpos[:] = posture
     mujoco.mj_forward(model, data)
     (moment,) = moment_arms(model, data, posture[None])
-    up, gravity, full = up_of(model, data), float(np.linalg.norm(model.opt.gravity)), np.zeros((model.nv, model.nv))
-    mujoco.mj_fullM(model, data, full)
+    up, gravity, full = up_of(model, data), float(np.linalg.norm(model.opt.gravity)), _masses(model, data)
     weak = motors(model) & ~targetable(model, posture)
     root = root_of(model)
     free = ~(np.abs(moment[~weak]) > 1e-6).any(axis=0) & (model.dof_treeid == model.body_treeid[root])
@@ -225,10 +218,7 @@ def targetable(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:
 
     A motor that cannot hold what it carries at any angle, as that of a pendulum, must swing it.
     """
-    data = mujoco.MjData(model)
-    data.qpos[:] = posture
-    mujoco.mj_kinematics(model, data)
-    mujoco.mj_comPos(model, data)
+    data = pose(model, mujoco.MjData(model), posture)
     up, found = up_of(model, data), motors(model)
     base = base_joints(model, root_of(model))
     if not (model.jnt_type[base] != mujoco.mjtJoint.mjJNT_HINGE).any():  # as the shoulder of an arm on a table
@@ -274,11 +264,17 @@ def gains(
 
 def _inertia(model: mujoco.MjModel, posture: np.ndarray) -> np.ndarray:
     """Return [nu] the inertia that the joint of each actuator moves at `posture` [nq]; 0 for other actuators."""
-    data, full = mujoco.MjData(model), np.zeros((model.nv, model.nv))
+    data = mujoco.MjData(model)
     data.qpos[:] = posture
     mujoco.mj_forward(model, data)
+    return np.where(motors(model), _masses(model, data).diagonal()[model.jnt_dofadr[_joints(model)]], 0.0)
+
+
+def _masses(model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
+    """Return the mass matrix [nv, nv] after mj_forward."""
+    full = np.zeros((model.nv, model.nv))
     mujoco.mj_fullM(model, data, full)
-    return np.where(motors(model), np.diag(full)[model.jnt_dofadr[_joints(model)]], 0.0)
+    return full
 
 
 def _joints(model: mujoco.MjModel) -> np.ndarray:

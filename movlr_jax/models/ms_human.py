@@ -112,11 +112,7 @@ def _included(path: Path, folder: Path) -> ElementTree.Element:
 
 
 _ROLES = {"pelvis": "pelvis", "trunk": "thoracic1", "head": "head_neck", **human.LEG_ROLES}
-_ARM_ROLES = {
-    f"{word}_{part}": f"{body}_{side}"
-    for word, side in human.SIDES.items()
-    for part, body in (("upper_arm", "humerus"), ("forearm", "radius"), ("hand", "hand"))
-}
+_ARM_ROLES = human.on_both_sides({"upper_arm": "humerus", "forearm": "radius", "hand": "hand"})
 _TOUCH = {**human.FEET, **human.LEGS, "pelvis": ("pelvis", "sacrum"), "head": ("head_neck",)}
 _SOURCE = "MuJoCo Menagerie, ms_human_700, entry "
 
@@ -148,6 +144,67 @@ _BACK_GROUPS = {
 # In the file, the height of the pelvis counts from 0.95 m. Its other joints, and those of the legs, are OpenSim's.
 _OPENSIM = (Coordinate("pelvis_ty", "pelvis_ty", offset=0.95),)
 _ELBOWS = tuple(Coordinate(f"elbow_flex_{side}", f"elbow_flexion_{side}") for side in "rl")
+
+# The right arm and hand for grasping, 81 muscles.
+_ARM_ENTRY = "MS-Human-700-Manipulation"
+_ARM_SCENE = ("waterbottle", "target", "table")  # removed: tasks add their own objects
+_FINGERS = ("2", "3", "4", "5")  # index to little finger, as in the names of joints and bodies
+
+_HAND_JOINTS = (
+    human.arm_joints("elbow_flexion", "r")
+    + human.wrist_joints("r")
+    + human.THUMB_JOINTS
+    + tuple(f"{i}{joint}" for i in _FINGERS for joint in ("mcp_flexion", "mcp_abduction", "pm_flexion", "md_flexion"))
+    + ("4cmc_flexion",)
+)
+
+_FINGER_FLEXION = tuple(f"{i}{joint}_flexion" for i in _FINGERS for joint in ("mcp", "pm", "md"))
+
+# Finger tips at the ends of the last phalanges, which the model does not have. Role -> body, position m in its frame.
+_TIPS = {
+    "thumb_site": ("distal_thumb", (0.012, -0.020, -0.008)),
+    "index_site": ("2distph", (0.002, -0.016, 0.0)),
+    "middle_site": ("3distph", (0.002, -0.018, 0.0)),
+    "ring_site": ("4distph", (0.0, -0.020, 0.0)),
+    "little_site": ("5distph", (-0.006, -0.018, 0.0)),
+}
+
+# Elbow bent, forearm horizontal and pointing forward (+x), palm facing left (+y), thumb and fingers about 3 mm from
+# an upright bottle of 3 cm radius; fitted by least squares on the distances of the hand's collision geoms.
+_GRASP = dict(
+    zip(
+        _HAND_JOINTS,
+        (0.30, 0.35, 0.00, 1.40)  # shoulder and elbow
+        + (-0.27, -0.10, -0.20)  # wrist
+        + (-0.18, 0.39, -0.05, 0.35)  # thumb
+        + (0.14, 0.24, 0.92, 0.45)
+        + (0.38, 0.17, 0.84, 0.58)
+        + (0.39, -0.01, 0.90, 0.39)
+        + (0.15, -0.16, 0.67, 0.53)
+        + (0.05,),
+        strict=True,
+    )
+)
+_GRASP_OFFSET = (0.007, -0.008, 0.0)  # m, from the palm site to the axis of that bottle, world frame
+
+
+def load_arm() -> mujoco.MjSpec:
+    """Return the spec without its scene, and with sites on the finger tips. Raises UserError."""
+    spec = load(_ARM_ENTRY, sites=["palm_site"])
+    spec.nkey = 0
+    for name in _ARM_SCENE:
+        spec.delete(spec.body(name))
+    hand = {body for members in human.HAND_BODIES.values() for body in members}
+    for body in spec.bodies:
+        for geom in body.geoms:
+            if body.name not in hand:  # skull and sacrum, out of reach
+                geom.contype = geom.conaffinity = 0
+            elif geom.type == mujoco.mjtGeom.mjGEOM_CAPSULE:
+                geom.group = 4  # the skin is hidden: films show bones
+    for name, (body, at) in _TIPS.items():
+        spec.body(body).add_site(name=name, pos=at)
+    return spec
+
 
 ADAPTERS = (
     ModelAdapter(
@@ -185,5 +242,26 @@ ADAPTERS = (
         posture=ARM_POSTURE,
         opensim=(*_OPENSIM, *_ELBOWS),
         info=ModelInfo(body="whole body", source=_SOURCE + "MS-Human-700", licence="Apache-2.0", files=files),
+    ),
+    ModelAdapter(
+        name="ms_human_700_manipulation",
+        load=load_arm,
+        root="pelvis",
+        planned_joints=_HAND_JOINTS,
+        synergies=(_FINGER_FLEXION,),
+        roles={
+            "trunk": "thoracic1",
+            "head": "head_neck",
+            "upper_arm": "humerus_r",
+            "forearm": "radius_r",
+            "hand": "thirdmc",
+            "palm_site": "palm_site",
+            **{tip: tip for tip in _TIPS},
+        },
+        touch=human.HAND_BODIES,
+        sites=("palm_site", *_TIPS),
+        posture=_GRASP,
+        grasp_offset=_GRASP_OFFSET,
+        info=ModelInfo(body="right arm and hand", source=_SOURCE + _ARM_ENTRY, licence="Apache-2.0", files=files),
     ),
 )

@@ -37,24 +37,12 @@ HANDS = {
     f"{word}_hand": tuple(f"{body}_{side}" for bodies in human.HAND_BODIES.values() for body in bodies)
     for word, side in human.SIDES.items()
 }
-_SITES = {
-    "palm": "S_grasp",
-    "thumb": "THtip",
-    "index": "IFtip",
-    "middle": "MFtip",
-    "ring": "RFtip",
-    "little": "LFtip",
-}
-HAND_SITES = tuple(site + end for end in ("", "_left") for site in _SITES.values())
+HAND_SITES = tuple(site + end for end in ("", "_left") for site in human.HAND_SITES.values())
 
-ARM_ROLES = {
-    f"{word}_{part}": f"{body}_{side}"
-    for word, side in human.SIDES.items()
-    for part, body in (("upper_arm", "humerus"), ("forearm", "radius"), ("hand", "thirdmc"))
-}
+ARM_ROLES = human.on_both_sides({"upper_arm": "humerus", "forearm": "radius", "hand": "thirdmc"})
 # Tasks for one hand use the right hand.
 RIGHT_ROLES = {part: ARM_ROLES[f"right_{part}"] for part in ("upper_arm", "forearm", "hand")} | {
-    f"{part}_site": site for part, site in _SITES.items()
+    f"{part}_site": site for part, site in human.HAND_SITES.items()
 }
 
 # In the keyframe every joint is zero: the upper arms are 2 cm inside the chest, elbows and fingers at the end of

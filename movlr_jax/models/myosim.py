@@ -31,12 +31,7 @@ ARM_ROLES = {
     "upper_arm": "humerus_r",
     "forearm": "radius_r",
     "hand": "thirdmc_r",
-    "palm_site": "S_grasp_r",
-    "thumb_site": "THtip_r",
-    "index_site": "IFtip_r",
-    "middle_site": "MFtip_r",
-    "ring_site": "RFtip_r",
-    "little_site": "LFtip_r",
+    **{f"{part}_site": f"{site}_r" for part, site in human.HAND_SITES.items()},
 }
 
 HAND_PARTS = {
@@ -48,39 +43,23 @@ HAND_PARTS = {
     "palm": ("secondmc_r", "thirdmc_r", "fourthmc_r", "fifthmc_r"),
 }
 
-HAND_SITES = ("S_grasp_r", "THtip_r", "IFtip_r", "MFtip_r", "RFtip_r", "LFtip_r")
+HAND_SITES = tuple(f"{site}_r" for site in human.HAND_SITES.values())
 
 # Elbow bent, forearm horizontal and pointing forward (-y), palm facing left (+x), thumb and fingers about 3 mm from
 # an upright bottle of 3 cm radius; fitted by least squares on the distances of the hand's collision geoms.
-ARM_POSTURE = {
-    "elv_angle_r": 1.4,
-    "shoulder_elv_r": 0.5,
-    "shoulder_rot_r": 0.0,
-    "elbow_flexion_r": 1.2,
-    "pro_sup_r": 0.41,
-    "deviation_r": 0.43,
-    "flexion_r": -0.37,
-    "cmc_flexion": 0.38,
-    "cmc_abduction": 0.21,
-    "mp_flexion_r": -0.14,
-    "ip_flexion_r": -0.30,
-    "mcp2_flexion_r": 0.09,
-    "mcp2_abduction_r": 0.18,
-    "pm2_flexion_r": 0.75,
-    "md2_flexion_r": 0.75,
-    "mcp3_flexion_r": 0.33,
-    "mcp3_abduction_r": 0.26,
-    "pm3_flexion_r": 0.81,
-    "md3_flexion": 0.62,
-    "mcp4_flexion_r": 0.50,
-    "mcp4_abduction_r": 0.26,
-    "pm4_flexion": 0.59,
-    "md4_flexion_r": 0.51,
-    "mcp5_flexion_r": 0.37,
-    "mcp5_abduction_r": 0.26,
-    "pm5_flexion_r": 0.75,
-    "md5_flexion_r": 0.36,
-}
+ARM_POSTURE = dict(
+    zip(
+        ARM_JOINTS,
+        (1.4, 0.5, 0.0, 1.2)  # shoulder and elbow
+        + (0.41, 0.43, -0.37)  # wrist
+        + (0.38, 0.21, -0.14, -0.30)  # thumb
+        + (0.09, 0.18, 0.75, 0.75)
+        + (0.33, 0.26, 0.81, 0.62)
+        + (0.50, 0.26, 0.59, 0.51)
+        + (0.37, 0.26, 0.75, 0.36),
+        strict=True,
+    )
+)
 GRASP_OFFSET = (0.002, 0.009, 0.0)  # m, from the palm site to the axis of that bottle, world frame
 
 
@@ -185,7 +164,7 @@ ADAPTERS = (
         roles=ARM_ROLES,
         touch=HAND_PARTS,
         sites=HAND_SITES,
-        muscle_groups=human.forearm_muscles({"r": "_r"}),
+        muscle_groups=human.muscle_groups(human.FOREARM_GROUPS, {"r": "_r"}),
         posture=dict.fromkeys(HAND_FLEXION, 0.3),  # fingers are slightly bent at rest
         forward=(0.0, -1.0, 0.0),
         licence=_ARM_LICENCE,

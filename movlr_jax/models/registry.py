@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from movlr_jax._util.registry import Registry
 from movlr_jax.errors import UserError, near_matches
-from movlr_jax.models import from_path, humanoid, ms_human, ms_human_arm, musclemimic, myosim, ostrich, tiny
+from movlr_jax.models import from_path, humanoid, ms_human, musclemimic, myosim, ostrich, tiny
 from movlr_jax.models.adapter import ModelAdapter
 
 MODELS: Registry[ModelAdapter] = Registry(
@@ -14,15 +14,8 @@ MODELS: Registry[ModelAdapter] = Registry(
     "movlr_jax.models",
     {
         adapter.name: adapter
-        for adapter in (
-            *myosim.ADAPTERS,
-            *ms_human.ADAPTERS,
-            *ms_human_arm.ADAPTERS,
-            *musclemimic.ADAPTERS,
-            *ostrich.ADAPTERS,
-            *humanoid.ADAPTERS,
-            *tiny.ADAPTERS,
-        )
+        for module in (myosim, ms_human, musclemimic, ostrich, humanoid, tiny)
+        for adapter in module.ADAPTERS
     },
 )
 

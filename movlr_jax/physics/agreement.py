@@ -12,9 +12,8 @@ import copy
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -237,55 +236,42 @@ def _ignored(
 ) -> tuple[str, ...]:
     """Return the features that the engine ignores: without them, C MuJoCo agrees with what it `found`."""
     named: list[str] = []
-    features = _features(model)
     while difference > TOLERANCE:
         without = {}
-        for name, remove in features.items():
+        for name, fields in _features(model).items():
             other = copy.copy(model)
-            remove(other)
+            for field, value in fields.items():
+                setattr(_owner(other, field), field.rpartition(".")[2], value)
             without[name] = (_apart(other, states, *found)[0], other)
         best = min(without, key=lambda name: without[name][0], default=None)
         if best is None or without[best][0] > _HELPS * difference:
             return ()
-        (difference, model), _ = without[best], features.pop(best)
+        difference, model = without[best]
         named.append(best)
     return tuple(named)
 
 
-def _features(model: mujoco.MjModel) -> dict[str, Callable[[mujoco.MjModel], None]]:
-    """Return the features that `model` has, with functions that remove them from a copy."""
-    found: dict[str, Callable[[mujoco.MjModel], None]] = {}
-    for flag, (name, fields) in _TOGETHER.items():
-        if model.opt.disableflags & flag:
-            found[name] = partial(_zero, fields=fields)
-    for name, fields in _FIELDS.items():
-        if any(np.any(_field(model, field)) for field in fields):
-            found[name] = partial(_zero, fields=fields)
+def _features(model: mujoco.MjModel) -> dict[str, dict[str, Any]]:
+    """Return the features that `model` has, with the values of its fields without each."""
+    features = {name: fields for flag, (name, fields) in _TOGETHER.items() if model.opt.disableflags & flag} | _FIELDS
+    found: dict[str, dict[str, Any]] = {}
+    for name, fields in features.items():
+        values = {field: getattr(_owner(model, field), field.rpartition(".")[2]) for field in fields}
+        if any(np.any(value) for value in values.values()) or name not in _FIELDS:
+            found[name] = {field: np.zeros_like(v) if np.ndim(v) else 0 for field, v in values.items()}
     for kinds, field in ((_Bit, "disableflags"), (_Enable, "enableflags")):
-        what = field.removesuffix("flags")
+        what, flags = field.removesuffix("flags"), getattr(model.opt, field)
         for key, bit in kinds.__members__.items():
             flag = int(bit)
             counts = not key.startswith("mjN") and not flag & _LEFT_OUT * (kinds is _Bit)
-            if counts and getattr(model.opt, field) & flag:
+            if counts and flags & flag:
                 word = key.rpartition("_")[2].lower()
-                found[f'<flag {word}="{what}"/>'] = partial(_cleared, field=field, flag=flag)
+                found[f'<flag {word}="{what}"/>'] = {f"opt.{field}": flags & ~flag}
     return found
 
 
-def _field(model: mujoco.MjModel, field: str) -> np.ndarray:
-    owner, _, name = field.rpartition(".")
-    return np.asarray(getattr(model.opt if owner else model, name))
-
-
-def _zero(model: mujoco.MjModel, fields: tuple[str, ...]) -> None:
-    for field in fields:
-        owner, _, name = field.rpartition(".")
-        target = model.opt if owner else model
-        setattr(target, name, np.zeros_like(getattr(target, name)) if _field(model, field).ndim else 0)
-
-
-def _cleared(model: mujoco.MjModel, field: str, flag: int) -> None:
-    setattr(model.opt, field, getattr(model.opt, field) & ~flag)
+def _owner(model: mujoco.MjModel, field: str) -> Any:
+    return model.opt if field.startswith("opt.") else model
 
 
 def _digest(engine: str, model: mujoco.MjModel, states: _States) -> str:

@@ -14,6 +14,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.errors import UserError
+from movlr_jax.models.actuators import servos
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Domain:
 
 
 def draw(ranges: Ranges, n: int, seed: int) -> Domain:
-    """Draw N worlds from `ranges`; the same seed gives the same worlds."""
+    """Draw N worlds from `ranges`; the same seed gives the same worlds. Raises UserError."""
     rng = np.random.default_rng(seed)
     for name, (low, high) in vars(ranges).items():
         if not 0 <= low <= high:
@@ -75,12 +76,6 @@ def fields(model: mujoco.MjModel, domain: Domain) -> dict[str, np.ndarray]:
         "actuator_biasprm": bias,
         "dof_frictionloss": loss,
     }
-
-
-def servos(model: mujoco.MjModel) -> np.ndarray:
-    """Return the indices [n] of position servos: torque = gain u + b0 + b1 q + b2 qd with b1 < 0."""
-    affine = model.actuator_biastype == mujoco.mjtBias.mjBIAS_AFFINE
-    return np.flatnonzero(affine & (model.actuator_biasprm[:, 1] < 0))
 
 
 def variants(model: mujoco.MjModel, domain: Domain) -> list[mujoco.MjModel]:

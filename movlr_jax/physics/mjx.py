@@ -22,7 +22,6 @@ from movlr_jax.errors import UserError
 from movlr_jax.physics.agreement import compared
 from movlr_jax.physics.common import Scene, planning_model, whole_substeps
 from movlr_jax.physics.domain import Domain, fields, late_steps
-from movlr_jax.physics.memory import free_memory, row_bytes
 from movlr_jax.physics.mjx_model import (
     ContactCounts,
     fit_for_jax,
@@ -35,7 +34,7 @@ from movlr_jax.physics.mjx_model import (
     without_wrap_points,
 )
 from movlr_jax.physics.policy import row_keys, shared
-from movlr_jax.physics.programs import Programs, Say
+from movlr_jax.physics.programs import Programs, Say, free_memory, row_bytes
 from movlr_jax.physics.simulator import Played, Simulator, World
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Policy, SimState, Trajectory
@@ -61,14 +60,12 @@ class MjxPhysics:
         coarse: bool = False,
         name: str = "mjx",
         start: tuple[Array, Array, Array] | None = None,
-        memory: int | None = None,
         say: Say = lambda text: None,
         domain: Domain | None = None,
         graph: str = "auto",
     ):
         """start: typical qpos [n, nq], qvel, act, used to estimate the number of contacts (Warp).
 
-        memory: bytes that a batch may use on each device; if None, the free memory.
         domain: N worlds, row r uses world r modulo N; if None, all rows use the model unchanged.
         graph: how a step of Warp becomes a CUDA graph, a name of `choose.GRAPHS`; auto: as MJX does.
         """
@@ -109,7 +106,7 @@ class MjxPhysics:
         self._programs = Programs(name, self._constants, say)
         self.traces, self.compile_s = self._programs.traces, self._programs.compile_s
         self.devices, self.collect = self._programs.devices, self._programs.collect
-        self._memory = memory if memory is not None else free_memory(jax.local_devices()[0])
+        self._memory = free_memory(jax.local_devices()[0])
 
     # for custom loops inside jit
 
@@ -175,12 +172,10 @@ class MjxPhysics:
         return _trajectory(played)
 
     def lengths(self, qpos: Array) -> Array:
-        """Return actuator lengths [B, nu] m at postures `qpos` [B, nq]."""
         compute = lambda simulator, q: jax.vmap(simulator.lengths)(q)  # noqa: E731
         return self._programs.run("lengths", self._rows(compute), (jnp.asarray(qpos, float),), len(qpos))
 
     def kinematics(self, qpos: Array) -> tuple[Array, Array]:
-        """Return actuator lengths [B, nu] m and moment arms [B, nu, nv] m at postures `qpos` [B, nq]."""
         compute = lambda simulator, q: jax.vmap(simulator.kinematics)(q)  # noqa: E731
         return self._programs.run("kinematics", self._rows(compute), (jnp.asarray(qpos, float),), len(qpos))
 

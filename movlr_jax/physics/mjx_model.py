@@ -6,8 +6,6 @@ Only the planner's copy is changed: evaluation episodes run in C MuJoCo on the u
 from __future__ import annotations
 
 import copy
-import importlib
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import mujoco
 import numpy as np
 from mujoco import mjx
+from mujoco.mjx._src import collision_driver as collisions  # private, but MJX has no public list of its collisions
 
 from movlr_jax.models.spec import quiet
 from movlr_jax.physics.simulator import ComVelocity
@@ -30,7 +29,6 @@ _FORCE_SENSORS = (  # those that need the forces between bodies
 _ITERATIONS, _LINE_SEARCH = 8, 12  # of Newton's method, which converges quadratically
 _POINTS = 24  # contacts in the solver at once; a body that lies on the ground has about as many
 _LIMP_S = 1.0  # s, duration of a probe without control
-_BITS = 31  # bits of a collision mask
 
 
 @dataclass(frozen=True)
@@ -42,18 +40,10 @@ class ContactCounts:
     pairs: int = 0  # pairs of geoms that pass the broad phase
 
 
-def _collisions() -> Any:
-    """Return the module of MJX that lists pairs of geoms and their collision functions.
-
-    It is private, but MJX has no public list of the collisions that it supports.
-    """
-    return importlib.import_module("mujoco.mjx._src.collision_driver")
-
-
 def fit_for_jax(model: mujoco.MjModel) -> tuple[mujoco.MjModel, tuple[str, ...]]:
     """Return a copy of `model` that suits MJX's JAX implementation, and one sentence per change."""
     model = copy.copy(model)
-    steps = (_capsules, _needed_pairs, _margins, _cone, _solver, _integrator, _iterations)
+    steps = (_capsules, _margins, _cone, _solver, _integrator, _iterations)
     changes = [step(model) for step in steps]
     return model, tuple(change for change in changes if change)
 
@@ -62,8 +52,8 @@ def _capsules(model: mujoco.MjModel) -> str:
     """Replace round geoms with collisions that MJX does not support by capsules of the same length."""
     wrong = {
         int(g)
-        for a, b, _ in _collisions().geom_pairs(model)
-        if not _collisions().has_collision_fn(*sorted((model.geom_type[a], model.geom_type[b])))
+        for a, b, _ in collisions.geom_pairs(model)
+        if not collisions.has_collision_fn(*sorted((model.geom_type[a], model.geom_type[b])))
         for g in (a, b)
         if model.geom_type[g] in _ROUND
     }
@@ -89,48 +79,10 @@ def _turn(model: mujoco.MjModel, geom: int, axis: int) -> None:
     model.geom_quat[geom] = quat
 
 
-def _needed_pairs(model: mujoco.MjModel) -> str:
-    """Disable collisions of pairs of geoms that MJX does not support; all other pairs stay.
-
-    The remaining pairs are written as collision masks: each hub (the ground, a table) has one bit in contype, which
-    its partners have in conaffinity.
-    """
-    pairs = [(a, b) for a, b, pair in _collisions().geom_pairs(model) if pair == -1]
-    kept = [p for p in pairs if _collisions().has_collision_fn(*sorted(model.geom_type[list(p)]))]
-    dropped = sorted(set(pairs) - set(kept))
-    if not dropped:
-        return ""
-    if not _masks(model, kept):
-        return ""
-    kinds = sorted({" with ".join(_kind(model, g) for g in pair) for pair in dropped})
-    return f"{len(dropped)} pairs of geoms do not collide, because MJX does not support them ({', '.join(kinds)})"
-
-
-def _masks(model: mujoco.MjModel, pairs: Iterable[tuple[int, int]]) -> bool:
-    """Set collision masks so that exactly `pairs` collide. Returns False if a mask has too few bits."""
-    partners: dict[int, set[int]] = defaultdict(set)
-    for a, b in pairs:
-        partners[a].add(b)
-        partners[b].add(a)
-    hubs: list[tuple[int, set[int]]] = []
-    while any(partners.values()):
-        hub = max(partners, key=lambda g: len(partners[g]))
-        hubs.append((hub, partners.pop(hub)))
-        for others in partners.values():
-            others.discard(hub)
-    if len(hubs) > _BITS:
-        return False
-    model.geom_contype[:] = model.geom_conaffinity[:] = 0
-    for bit, (hub, others) in enumerate(hubs):
-        model.geom_contype[hub] |= 1 << bit
-        model.geom_conaffinity[sorted(others)] |= 1 << bit
-    return True
-
-
 def _margins(model: mujoco.MjModel) -> str:
     """Set the margins of meshes and height fields, and of geoms that collide with them, to zero."""
     changed: set[int] = set()
-    for a, b, pair in _collisions().geom_pairs(model):
+    for a, b, pair in collisions.geom_pairs(model):
         if not {int(model.geom_type[a]), int(model.geom_type[b])} & _SOLID:
             continue
         if pair != -1 and (model.pair_margin[pair] or model.pair_gap[pair]):
@@ -148,7 +100,7 @@ def _cone(model: mujoco.MjModel) -> str:
     if model.opt.cone != mujoco.mjtCone.mjCONE_ELLIPTIC:
         return ""
     dims = {int(max(model.geom_condim[a], model.geom_condim[b])) if p == -1 else int(model.pair_dim[p])
-            for a, b, p in _collisions().geom_pairs(model)}  # fmt: skip
+            for a, b, p in collisions.geom_pairs(model)}  # fmt: skip
     if 1 not in dims:
         return ""
     model.opt.cone = mujoco.mjtCone.mjCONE_PYRAMIDAL
@@ -239,7 +191,7 @@ def limit_contacts(put: mjx.Model) -> tuple[mjx.Model, str]:
     of all custom numbers of the model, instead of the first number of the n-th name, so only these are kept.
     """
     put = put.replace(numeric_data=put.numeric_data[put.numeric_adr])
-    count = len(_collisions().make_condim(put, impl=mjx.Impl.JAX))
+    count = len(collisions.make_condim(put, impl=mjx.Impl.JAX))
     if count == 0:  # MJX cannot evaluate sensors of touch where nothing can: theirs stay 0
         touch = np.isin(put.sensor_type, (int(_SENSOR.mjSENS_TOUCH), int(_SENSOR.mjSENS_CONTACT)))
         return put.replace(sensor_type=np.where(touch, int(_SENSOR.mjSENS_USER), put.sensor_type)), ""
@@ -292,7 +244,7 @@ def probe_contacts(model: mujoco.MjModel, start: Sequence[Array] | None) -> Cont
     The probe runs without control from the start states.
     """
     data, most = mujoco.MjData(model), ContactCounts()
-    pairs = np.array([pair[:2] for pair in _collisions().geom_pairs(model)], int).reshape(-1, 2)
+    pairs = np.array([pair[:2] for pair in collisions.geom_pairs(model)], int).reshape(-1, 2)
     for q in np.asarray(start[0])[:4] if start is not None else model.qpos0[None]:
         mujoco.mj_resetData(model, data)
         data.qpos[:] = q
@@ -323,10 +275,6 @@ def warp_sizes(probe: ContactCounts, rows: int) -> dict[str, Any]:
     Near pairs also use places of contacts.
     """
     return {"naconmax": rows * (2 * max(probe.contacts, probe.pairs) + 8), "njmax": 2 * probe.rows + 32}
-
-
-def _kind(model: mujoco.MjModel, geom: int) -> str:
-    return _GEOM(int(model.geom_type[geom])).name.removeprefix("mjGEOM_").lower()
 
 
 def _some(model: mujoco.MjModel, geoms: Iterable[int]) -> str:

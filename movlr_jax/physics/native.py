@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,19 +25,16 @@ import numpy as np
 from mujoco import rollout as mj_rollout
 
 from movlr_jax._util.machine import cores
-from movlr_jax.biomech.muscles import dense_moments
+from movlr_jax.biomech.muscles import dense_moments, pose
 from movlr_jax.errors import UserError
 from movlr_jax.models.spec import quiet
 from movlr_jax.physics.common import clock_sensors, planning_model, whole_substeps
 from movlr_jax.physics.domain import Domain, late_steps, variants
-from movlr_jax.physics.host_policy import HostPolicy
-from movlr_jax.physics.memory import Scratch, aligned
-from movlr_jax.physics.policy import shared
+from movlr_jax.physics.policy import HostPolicy, shared
 from movlr_jax.rewards.state import Layout
 from movlr_jax.types import Array, Policy, SimState, Step, Trajectory
 
 _FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
-_CTRL = mujoco.mjtState.mjSTATE_CTRL.value
 _BLOCK = 2**24  # bytes of states and sensors that one call of MuJoCo writes, for each thread
 _COPIED = 2**19  # values that a thread copies at least: fewer take less time than starting it
 _PART = 32  # rows of a part of a batch at least; each call of a compiled policy takes 0.2 ms besides its rows
@@ -59,9 +56,9 @@ class _Run:
 
     def part(self, at: slice) -> _Run:
         """Return the run of these rows. It writes into the arrays of this one, except `full`."""
-        return _Run(
+        return replace(
+            self,
             worlds=self.worlds[at],
-            measured=self.measured,
             late=self.late[at],
             clock=self.clock[:, at],
             full=self.full[at],
@@ -103,7 +100,6 @@ class NativePhysics:
         self.worlds = [self.model] if domain is None else variants(self.model, domain)
         self._lean: list[mujoco.MjModel] = []  # copies of the worlds that measure less
         self._measured: np.ndarray | None = None  # [ns] bool, the values that they measure
-        self._kept, self._sensed = Scratch(), Scratch()  # what plans record: states, and their sensors
         self._late = np.zeros(1, int) if domain is None else late_steps(domain, sim_dt, self.substeps)
         self.threads = threads or cores()
         self._pool = self._new_pool(self.threads)
@@ -150,7 +146,9 @@ class NativePhysics:
     ) -> Trajectory:
         # a row that diverges continues from the state to which MuJoCo reset it
         rows = len(start.time)
-        compiled = self._compiled(policy, candidates)
+        if (policy, candidates) not in self._policies:
+            self._policies[policy, candidates] = HostPolicy(policy, candidates, self.traces)
+        compiled = self._policies[policy, candidates]
         if self._device is not None:
             params, key = jax.device_put((params, key), self._device)
         parts = (np.asarray(start.time)[:, None], start.qpos, start.qvel, start.act)
@@ -160,14 +158,16 @@ class NativePhysics:
         view = self._step(full.astype(np.float32), np.asarray(start.sensors), previous)
         reads = compiled.reads(params, view, key)
         models, measured = self._measuring(None if read is None else read | reads.sensors)
-        kept, sensors = self._recorded((rows, steps), read is not None)
+        sensors = np.empty((rows, steps, self.model.nsensordata), np.float32)
+        if read is not None:
+            sensors[:] = np.nan  # those that are not measured
         run = _Run(
             worlds=list(itertools.islice(itertools.cycle(models), rows)),
             measured=measured,
             late=np.arange(self.substeps) < self._late[np.arange(rows) % len(self._late), None],
             clock=clock,
             full=full,
-            kept=kept,
+            kept=np.empty((rows, steps, self._state_size), np.float32),
             sensors=sensors,
             valid=np.where(start.diverged, 0, steps),
         )
@@ -180,31 +180,14 @@ class NativePhysics:
                 self._open_loop(run, actions, previous)
         self.steps_done += rows * steps * self.substeps
         previous_actions = np.concatenate([previous[:, None], actions[:, :-1]], axis=1)
+        now, last = self._split(run.full), actions[:, -1]
+        final = SimState(*now, sensors=run.sensors[:, -1], prev_action=last, diverged=run.valid < steps)
         return Trajectory(
             steps=self._step(run.kept, run.sensors, previous_actions),
             actions=actions,
             valid=run.valid,
-            final=self._final(run, actions, steps),
+            final=final,
             extras=extras,
-        )
-
-    def _compiled(self, policy: Policy, candidates: int) -> HostPolicy:
-        """Return the compiled policy, which is kept for later rollouts."""
-        if (policy, candidates) not in self._policies:
-            self._policies[policy, candidates] = HostPolicy(policy, candidates, self.traces)
-        return self._policies[policy, candidates]
-
-    def _final(self, run: _Run, actions: np.ndarray, steps: int) -> SimState:
-        """Return the states [B] after `steps` with these actions [B, T, nu]."""
-        time, qpos, qvel, act = self._split(run.full)
-        return SimState(
-            time=time,
-            qpos=qpos,
-            qvel=qvel,
-            act=act,
-            sensors=run.sensors[:, -1],
-            prev_action=actions[:, -1],
-            diverged=run.valid < steps,
         )
 
     def _in_turns(
@@ -327,16 +310,6 @@ class NativePhysics:
         else:
             list(self._workers.map(copy, map(slice, ends, ends[1:])))
 
-    def _recorded(self, axes: tuple[int, int], lean: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return arrays [*axes, n] for states and for sensors; if `lean`, the sensors are NaN until measured."""
-        states, sensors = (*axes, self._state_size), (*axes, self.model.nsensordata)
-        if not lean:
-            return aligned(states), aligned(sensors)
-        values, again = self._sensed.array(sensors)
-        if not again:
-            values[:] = np.nan
-        return self._kept.array(states)[0], values
-
     def _space(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Return an array of `shape` whose memory is used again by the next call."""
         size = int(np.prod(shape))
@@ -365,16 +338,11 @@ class NativePhysics:
 
     def _at(self, qpos: Array, record: Callable[[int, mujoco.MjData], None]) -> None:
         """Call `record` for each posture of `qpos` [B, nq], with its index and the data of its transmissions."""
-        m, qpos = self.model, np.asarray(qpos, np.float64)
+        qpos = np.asarray(qpos, np.float64)
 
         def work(data: mujoco.MjData, rows: range) -> None:
             for i in rows:
-                data.qpos[:] = qpos[i]
-                mujoco.mj_kinematics(m, data)
-                mujoco.mj_comPos(m, data)
-                mujoco.mj_tendon(m, data)
-                mujoco.mj_transmission(m, data)
-                record(i, data)
+                record(i, pose(self.model, data, qpos[i]))
 
         datas, count = self._pool[1], self.threads
         list(self._workers.map(work, datas, [range(i, len(qpos), count) for i in range(count)]))
@@ -397,8 +365,7 @@ class NativePhysics:
         return mj_rollout.Rollout(nthread=threads), [mujoco.MjData(self.model) for _ in range(threads)]
 
     def _step(self, full: np.ndarray, sensors: np.ndarray, previous: np.ndarray) -> Step:
-        time, qpos, qvel, act = self._split(full)
-        return Step(time=time, qpos=qpos, qvel=qvel, act=act, sensors=sensors, prev_action=previous)
+        return Step(*self._split(full), sensors=sensors, prev_action=previous)
 
     def _split(self, full: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return time [...], qpos, qvel and act of states [..., nstate]."""
@@ -420,7 +387,7 @@ class NativePhysics:
         places = [slice(*block) for block in ends.reshape(-1, 2).tolist()]
         if self._measured is not None and np.array_equal(read, self._measured):
             return self._lean, places
-        m, self._measured, self._sensed = self.model, read, Scratch()
+        m, self._measured = self.model, read
         self._lean = self._lean or [copy.copy(world) for world in self.worlds]
         used = np.array([read[a : a + n].any() for a, n in zip(m.sensor_adr, m.sensor_dim, strict=True)], bool)
         for world in self._lean:

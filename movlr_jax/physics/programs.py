@@ -1,7 +1,11 @@
-"""Compiled programs over the rows of a batch: compiled once per shape and distributed over all local devices."""
+"""Compiled programs over the rows of a batch: compiled once per shape and distributed over all local devices.
+
+Also estimates of the memory that a batch needs, and of what is free.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -10,13 +14,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import mujoco
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from movlr_jax.physics.memory import GIB
-
+GIB = 2**30
 Say = Callable[[str], object]
 _SPARE = 1.5  # a batch may be padded up to this factor to reuse a compiled program
+_SHARE = 0.7  # of the free memory for a batch: XLA's own needs are not known in advance
+_COPIES = 3  # copies of a simulation's data that a step holds at once: before, after, and intermediate values
 _ROWS, _WHOLE = PartitionSpec("rows"), PartitionSpec()
 
 
@@ -111,3 +117,25 @@ def _pad(x: Any, rows: int) -> Any:
         return x
     xp = jnp if isinstance(x, jax.Array) else np
     return xp.concatenate([x, xp.repeat(x[-1:], missing, axis=0)])
+
+
+def free_memory(device: Any) -> int:
+    """Return the bytes that a batch may use on a JAX device; for a CPU device, its share of the free memory."""
+    stats = device.memory_stats() or {}
+    if "bytes_limit" in stats:
+        return int(_SHARE * (stats["bytes_limit"] - stats.get("bytes_in_use", 0)))
+    pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(_SHARE * pages / len(jax.local_devices()))
+
+
+def row_bytes(model: mujoco.MjModel, template: object, steps: int) -> int:
+    """Return the bytes of one row of a rollout of `steps` control steps: its trajectory and the simulation data."""
+    recorded = 1 + model.nq + model.nv + model.na + model.nsensordata + 2 * model.nu
+    number = np.dtype(np.float32).itemsize
+    data = sum(x.nbytes for x in jax.tree.leaves(template) if hasattr(x, "nbytes"))
+    return recorded * number * (steps + 2) + _COPIES * data
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Return whether an error of JAX says that a device has not enough memory."""
+    return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

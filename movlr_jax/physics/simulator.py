@@ -105,7 +105,7 @@ class Simulator:
         """Return the state at time 0 with qpos [nq], qvel [nv], act [na], and its sensors with zero control."""
         time = jnp.zeros((), self.template.qpos.dtype)
         still = jnp.zeros_like(self.template.ctrl)
-        data = mjx.forward(self.model, self._data((time, qpos, qvel, act), still))
+        data = mjx.forward(self.model, self.template.replace(time=time, qpos=qpos, qvel=qvel, act=act, ctrl=still))
         instant = (time, data.qpos, data.qvel, data.act)
         return _state(instant, self._sensors(data), still, jnp.zeros((), bool))
 
@@ -146,15 +146,8 @@ class Simulator:
         rest = (kept(data.qpos, self.template.qpos), kept(data.qvel, 0.0), kept(data.act, 0.0))
         after = _state((state.time + self.ctrl_dt, *rest), sensors, action, diverged)
         time, qpos, qvel, act = seen
-        step = Step(
-            time=time,
-            qpos=kept(qpos, self.template.qpos),
-            qvel=kept(qvel, 0.0),
-            act=kept(act, 0.0),
-            sensors=sensors,
-            prev_action=state.prev_action,
-        )
-        return after, step, data
+        rest = (kept(qpos, self.template.qpos), kept(qvel, 0.0), kept(act, 0.0))
+        return after, Step(time, *rest, sensors, state.prev_action), data
 
     def rollout(
         self, start: SimState, policy: Policy, params: Any, keys: jax.Array, world: World | None = None
@@ -220,10 +213,6 @@ class Simulator:
             return mjx.forward(self.model, data)
         data = mjx.com_pos(self.model, mjx.kinematics(self.model, data))
         return mjx.transmission(self.model, mjx.tendon(self.model, data))
-
-    def _data(self, instant: _Instant, action: Array) -> mjx.Data:
-        time, qpos, qvel, act = instant
-        return self.template.replace(time=time, qpos=qpos, qvel=qvel, act=act, ctrl=action)
 
     def _dense_moment(self, data: mjx.Data) -> Array:
         """Return moment arms [nu, nv] from Warp's compressed rows."""

@@ -17,15 +17,6 @@ from movlr_jax.models import model_adapter
 MODELS = ("tiny_muscle", "myoarm_r", "other passive forces")
 
 
-def double_precision():
-    """JAX in float64 within the block; the name moved between JAX versions."""
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
-    from jax.experimental import enable_x64
-
-    return enable_x64()
-
-
 def cast(params: MuscleParams, dtype: type) -> MuscleParams:
     return jax.tree.map(lambda x: jnp.asarray(x, dtype), params)
 
@@ -47,7 +38,7 @@ def model(request: pytest.FixtureRequest) -> mujoco.MjModel:
 @pytest.fixture(params=["float32", "float64"])
 def precision(request: pytest.FixtureRequest):
     """(dtype, tolerance in units of the quantity's scale), with JAX switched accordingly."""
-    with double_precision() if request.param == "float64" else contextlib.nullcontext():
+    with jax.enable_x64(True) if request.param == "float64" else contextlib.nullcontext():
         yield (np.float64, 1e-6) if request.param == "float64" else (np.float32, 1e-5)
 
 
@@ -103,7 +94,7 @@ def test_the_excitation_brings_the_activation_where_it_is_wanted(dt: float):
     for muscle, width in enumerate((0.0, 0.01, 0.05, 0.2, 1.0, 5.0, 20.0)):
         model.actuator_dynprm[muscle, 2] = width
     data = mujoco.MjData(model)
-    with double_precision():
+    with jax.enable_x64(True):
         params = cast(muscle_params(model), np.float64)
         inverse = jax.jit(excitation_for)
         for a, wanted in product(np.linspace(0, 1, 11), np.linspace(0, 1, 41)):

@@ -94,7 +94,7 @@ def raise_floor(model: mujoco.MjModel, qpos: np.ndarray) -> None:
 @pytest.mark.parametrize("shape", [(3, 8), (20, 100), (27, 63), (43, 700)])
 def test_newtons_method_finds_the_active_set(shape):
     """Columns of very different sizes, as contacts and weak muscles are; some targets are out of reach."""
-    for _ in range(20):
+    for _ in range(8):
         columns = RNG.standard_normal(shape) * 10.0 ** RNG.uniform(-1, 2, shape[1])
         columns[0] = np.abs(columns[0])
         target = RNG.standard_normal(shape[0])

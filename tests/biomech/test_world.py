@@ -27,7 +27,6 @@ GROUNDS = {
     "slope": '<geom type="plane" size="1 1 1" pos="0 0 .4" euler="10 -20 0"/>',
     "the higher of two planes": '<geom type="plane" size="1 1 1"/><geom type="plane" size="1 1 1" pos="0 0 .2"/>',
     "tilted box": '<geom type="box" size="3 3 .2" pos="0 0 .4" euler="10 -20 30"/>',
-    "steps": '<geom type="box" size="1 3 .2"/><geom type="box" size="1 3 .4" pos="1 0 0"/>',
     "hills": '<geom type="hfield" hfield="hills" pos="0 0 .3" euler="0 0 30"/>',
     "a hill that leans": '<geom type="hfield" hfield="hills" euler="5 0 30"/><geom type="plane" size="1 1 1"/>',
     "a roof": '<geom type="mesh" mesh="roof" pos="0 0 .2"/><geom type="plane" size="1 1 1"/>',

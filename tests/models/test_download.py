@@ -90,7 +90,6 @@ def test_without_a_network_the_fix_is_told_at_once(monkeypatch: pytest.MonkeyPat
     ("task", "model", "instead"),
     [
         ("flat_walk", "ms_human_700", "model=myolegs, which is here, does flat_walk, too"),
-        ("bottle_pour", "ms_human_700", "model=myoarm_r, which is here, does bottle_pour, too"),
         ("ostrich_walk", "ostrich", "vittorione94/ostrichrl; no other model that is here does ostrich_walk"),
         ("described", "ms_human_700_manipulation", "model=myoarm_r, which is here, has such a body, too"),
     ],

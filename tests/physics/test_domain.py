@@ -97,43 +97,6 @@ def test_each_row_is_its_world_stepped_alone_with_its_commands_late(task):
         np.testing.assert_array_equal(rollout.final.qvel[row], data.qvel)
 
 
-SLEDGE = """
-<mujoco>
-  <option integrator="implicitfast"/>
-  <worldbody>
-    <geom name="floor" type="plane" size="5 5 0.1"/>
-    <body name="sledge" pos="0 0 0.099">
-      <joint name="x" type="slide" axis="1 0 0" frictionloss="1"/>
-      <joint name="z" type="slide" axis="0 0 1"/>
-      <geom type="capsule" size="0.1" fromto="-0.2 0 0 0.2 0 0" mass="3"/>
-    </body>
-  </worldbody>
-  <actuator><position name="x" joint="x" kp="200" kv="10" ctrlrange="-1 1"/></actuator>
-</mujoco>
-"""
-
-
-@pytest.mark.slow
-def test_mjx_lives_in_the_same_worlds():
-    """A sledge that a servo drags over the floor: where it gets to is the world's, in either engine."""
-    spec = mujoco.MjSpec.from_string(SLEDGE)
-    instrument(spec, root="sledge", touch={}, sites=())
-    model = spec.compile()
-    layout, domain = layout_of(model, {}), draw(Ranges(friction=(0.1, 3.0)), 3, 0)
-    finals = []
-    for kind in (NativePhysics, MjxPhysics):
-        physics = kind(model, layout, sim_dt=SIM_DT, ctrl_dt=CTRL_DT, domain=domain)
-        start = physics.start(np.zeros((6, 2)), np.zeros((6, 2)), np.zeros((6, 0)))
-        params = np.full((6, 1), 0.5, np.float32)
-        run = physics.rollout(start, hold, params, steps=4, key=jax.random.key(0), candidates=2)
-        finals.append(np.asarray(run.final.qpos))
-        physics.close()
-    native, mjx = finals
-    np.testing.assert_allclose(mjx, native, atol=2e-5)
-    np.testing.assert_array_equal(native[:3], native[3:])
-    assert np.ptp(native[:3, 0]) > 0.01
-
-
 def test_a_policy_is_trained_in_as_many_worlds_as_it_has_simulations_and_evaluated_in_one():
     config = compose(["+task=humanoid_walk", "optimizer=ppo", "optimizer.ppo.envs=5"]).optimizer
     plain, varied = (
@@ -157,13 +120,15 @@ PUSHED = """<mujoco><option timestep="0.002" integrator="implicitfast"/><worldbo
 @pytest.mark.parametrize("engine", ["native", pytest.param("mjx", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", ["pair_friction", "dof_frictionloss"])
 def test_worlds_have_what_the_model_lacks(engine: str, what: str):
-    """Friction of a contact pair, and dry friction of a joint that has none, against worlds stepped one by one."""
+    """Friction of a pair, dry friction of a joint that has none, late commands, against worlds stepped one by one."""
     spec = mujoco.MjSpec.from_string(PUSHED)
     instrument(spec, root="box", touch={}, sites=())
     model = spec.compile()
-    same, nothing = np.ones(2), np.zeros(2)
-    friction, dry = (np.array([0.2, 1.3]), nothing) if what == "pair_friction" else (0.2 * same, np.array([0.1, 3.0]))
-    domain = Domain(friction, same, same, dry, nothing)
+    same, late = np.ones(2), np.array([0.004, 0.01])
+    friction, dry = (
+        (np.array([0.2, 1.3]), 0 * same) if what == "pair_friction" else (0.2 * same, np.array([0.1, 3.0]))
+    )
+    domain = Domain(friction, same, same, dry, late)
     kind = NativePhysics if engine == "native" else MjxPhysics
     physics = kind(model, layout_of(model, {}), sim_dt=SIM_DT, ctrl_dt=CTRL_DT, coarse=True, domain=domain)
     start, push = physics.start(np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 0))), np.full((2, 1), 5.0)
@@ -173,7 +138,8 @@ def test_worlds_have_what_the_model_lacks(engine: str, what: str):
         world.pair_friction[:, :2] = domain.friction[i]
         world.dof_frictionloss[0] = domain.joint_friction[i]
         data = mujoco.MjData(world)
+        mujoco.mj_step(world, data, round(late[i] / SIM_DT))
         data.ctrl[:] = 5.0
-        mujoco.mj_step(world, data, 250)
+        mujoco.mj_step(world, data, 250 - round(late[i] / SIM_DT))
         np.testing.assert_allclose(found[i], data.qpos, atol=2e-4)
     assert abs(found[0, 0] - found[1, 0]) > 0.1

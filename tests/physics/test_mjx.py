@@ -146,9 +146,10 @@ def test_the_graph_mode_of_warp_is_a_setting(tiny):
     }
 
 
-def test_a_batch_that_does_not_fit_is_split(tiny):
-    roomy = MjxPhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, memory=2**34)
-    tight = MjxPhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, memory=2**20)
+def test_a_batch_that_does_not_fit_is_split(tiny, monkeypatch):
+    memory = iter((2**34, 2**20))
+    monkeypatch.setattr("movlr_jax.physics.mjx.free_memory", lambda device: next(memory))
+    roomy, tight = (MjxPhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01) for _ in range(2))
     assert roomy.parts(64, 25) == 1
     assert 1 < tight.parts(64, 25) < 64
     assert tight.parts(64, 50) > tight.parts(64, 25)

@@ -13,7 +13,6 @@ import pytest
 
 from movlr_jax.errors import UserError
 from movlr_jax.physics import native
-from movlr_jax.physics.memory import Scratch
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import simple_task
 from movlr_jax.types import SimState, Trajectory
@@ -119,7 +118,7 @@ def test_a_policy_that_looks_at_the_state_has_no_warm_start_at_each_control_step
     np.testing.assert_allclose(planned.steps.qpos, result.steps.qpos, atol=1e-4)
 
 
-@pytest.mark.parametrize("substeps", [1, 2, 5])
+@pytest.mark.parametrize("substeps", [1, 5])
 def test_known_controls_are_stepped_in_calls_of_any_size(tiny, monkeypatch, substeps: int):
     """Calls that hold two rows, or all of them, give the same bits; one and many steps per control step.
 
@@ -141,50 +140,6 @@ def test_known_controls_are_stepped_in_calls_of_any_size(tiny, monkeypatch, subs
     np.testing.assert_allclose(whole.steps.sensors, stepped.steps.sensors, rtol=1e-3, atol=1e-2)
     np.testing.assert_allclose(whole.steps.qvel, stepped.steps.qvel, atol=1e-3)
     physics.close()
-
-
-def test_results_keep_their_values_while_others_are_simulated(tiny):
-    """Plans are simulated in the memory of those before, but not as long as somebody holds a part of them."""
-    read = np.arange(tiny.model.nsensordata) < 3
-    begin = tiny.physics.start(*tiny.states(4))
-
-    def simulated(seed: int) -> Trajectory:
-        return tiny.physics.rollout(begin, play, controls(tiny, 4, seed), steps=STEPS, key=KEY, read=read)
-
-    first = simulated(0)
-    values = jax.tree.map(np.copy, first)
-    held, part = simulated(1), first.steps.sensors[1:, 2]  # a view that outlives its trajectory
-    assert_same(first, values)
-    expected = part.copy()
-    del first
-    simulated(2)
-    np.testing.assert_array_equal(part, expected)
-    del held, part
-    for _ in range(2):  # in new memory, and in the memory of the one before
-        again = simulated(0)
-        assert_same(again, values)
-        del again
-
-
-def test_memory_is_used_again_only_when_nothing_refers_to_it():
-    scratch = Scratch()
-    first, again = scratch.array((3, 5))
-    assert not again
-    assert first.ctypes.data % 64 == 0  # JAX reads such memory without a copy
-    first[:] = 7.0
-    row = first[1]
-    del first
-    second, again = scratch.array((3, 5))
-    assert not again
-    assert not np.shares_memory(second, row)
-    second[:] = 8.0
-    del second
-    third, again = scratch.array((3, 5))
-    assert again
-    assert (third == 8.0).all()
-    assert (row == 7.0).all()
-    del third
-    assert not scratch.array((5, 3))[1]  # another shape
 
 
 def measured(model: mujoco.MjModel, qpos, qvel, act, ctrl) -> dict[str, np.ndarray]:
@@ -268,34 +223,21 @@ def test_two_rollouts_in_a_row_are_one(tiny, start):
 
 
 def test_a_batch_equals_each_row_alone_bit_by_bit(tiny):
-    """K x N = 4 x 3 rows under feedback from sensors."""
+    """K x N = 4 x 3 rows under feedback from sensors; the rows alone are simulated on one thread."""
+    one = NativePhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, threads=1)
     start = tiny.physics.start(*tiny.states(12, seed=5))
     params = feedback(tiny, 12)
     together = tiny.physics.rollout(start, stretch, params, steps=STEPS, key=KEY)
     assert np.ptp(np.asarray(together.actions)) > 0.5, "the feedback does nothing"
-    for k in range(4):
-        rows = slice(3 * k, 3 * k + 3)
-        alone = tiny.physics.rollout(rows_of(start, rows), stretch, rows_of(params, rows), steps=STEPS, key=KEY)
+    for rows in (slice(0, 3), slice(3, 6), slice(6, 9), slice(9, 12), slice(7, 8)):
+        alone = one.rollout(rows_of(start, rows), stretch, rows_of(params, rows), steps=STEPS, key=KEY)
         assert_same(rows_of(together, rows), alone)
-    single = tiny.physics.rollout(
-        rows_of(start, slice(7, 8)), stretch, rows_of(params, slice(7, 8)), steps=STEPS, key=KEY
-    )
-    assert_same(rows_of(together, slice(7, 8)), single)
-
-
-def test_the_number_of_threads_changes_nothing(tiny, start):
-    params = feedback(tiny, 8)
-    one = NativePhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.01, threads=1)
-    assert_same(
-        tiny.physics.rollout(start, stretch, params, steps=STEPS, key=KEY),
-        one.rollout(start, stretch, params, steps=STEPS, key=KEY),
-    )
     one.close()
 
 
-@pytest.mark.parametrize("substeps", [1, 5])
-@pytest.mark.parametrize("when", ["first step", "later"])
-@pytest.mark.parametrize("harm", ["velocity", "position", "nan"])
+@pytest.mark.parametrize(
+    ("harm", "substeps", "when"), [("velocity", 1, "later"), ("position", 5, "first step"), ("nan", 5, "later")]
+)
 def test_a_row_that_explodes_is_marked_and_leaves_the_others_alone(tiny, substeps: int, when: str, harm: str):
     physics = NativePhysics(tiny.model, tiny.layout, sim_dt=0.002, ctrl_dt=0.002 * substeps, threads=2)
     qpos, qvel, act = tiny.states(4)
@@ -386,16 +328,7 @@ def test_parts_of_a_batch_end_together(tiny, monkeypatch):
     physics.close()
 
 
-def test_state_in_single_precision_is_accepted(tiny, start):
-    params = controls(tiny, 8)
-    rough = jax.tree.map(lambda x: np.float32(x) if np.asarray(x).dtype == np.float64 else x, start)
-    a = tiny.physics.rollout(start, play, params, steps=3, key=KEY)
-    b = tiny.physics.rollout(rough, play, params, steps=3, key=KEY)
-    assert b.final.qpos.dtype == np.float64
-    np.testing.assert_allclose(a.final.qpos, b.final.qpos, atol=1e-4)
-
-
-@pytest.mark.parametrize(("sim_dt", "ctrl_dt"), [(0.002, 0.005), (0.002, 0.001), (0.003, 0.01)])
+@pytest.mark.parametrize(("sim_dt", "ctrl_dt"), [(0.002, 0.005), (0.002, 0.001)])
 def test_a_control_step_that_is_no_multiple_is_refused(tiny, sim_dt: float, ctrl_dt: float):
     with pytest.raises(UserError, match=r"ctrl_dt is 0\.\d+ s, which is not an integer multiple"):
         NativePhysics(tiny.model, tiny.layout, sim_dt=sim_dt, ctrl_dt=ctrl_dt)

@@ -83,11 +83,6 @@ class GaitAnalysis:
     speed_m_s: float  # over the strides that count
     walk: Mapping[str, float]  # measures of both legs together
 
-    def of_leg(self, side: str) -> dict[str, float]:
-        """Return the measures of the leg `side` (left or right); empty without a complete stride."""
-        leg = self.legs[SIDES.index(side)]
-        return leg.against(self.human) if leg else {}
-
     def record(self) -> dict[str, Any]:
         """Return the analysis as plain numbers, for the record of a run and for charts.
 
@@ -126,7 +121,8 @@ class GaitAnalysis:
         single_support_percent, alternation, gait_strides.
         """
         found = dict(self.walk)
-        of_legs = [self.of_leg(side) for side in sides]
+        legs = [self.legs[SIDES.index(side)] for side in sides]
+        of_legs = [leg.against(self.human) for leg in legs if leg]
         for name in sorted(set().union(*of_legs)):
             values = [leg[name] for leg in of_legs if name in leg]
             found[name] = max(values, key=lambda v, n=name: abs(v - _BEST[n]) if n in _BEST else -v)

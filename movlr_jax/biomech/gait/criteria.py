@@ -72,23 +72,11 @@ class GaitCriteria:
     def _checked(self, measured: Mapping[str, float]) -> list[tuple[str, str, float]]:
         """Return name, words and the part that is reached (1: met) of each criterion."""
         found = []
-
-        def least(name: str, limit: float | None, words: Callable[[float], str]) -> None:
-            if limit is not None:
+        for limit, name, words in _LEAST:
+            if (least := getattr(self, limit)) is not None:
                 value = measured.get(name)
-                part = 0.0 if value is None else float(np.clip(value / limit, 0.0, 1.0))
+                part = 0.0 if value is None else float(np.clip(value / least, 0.0, 1.0))
                 found.append((name, _TOO_SHORT if value is None else words(value), part))
-
-        least("gait_r", self.gait_r, "joint angles follow people's with r = {:.2f}".format)
-        least("knee_swing_deg", self.knee_swing_deg, locked_knees)
-        least("symmetry", self.symmetry, "legs do not alternate symmetrically: symmetry {:.2f} of 1".format)
-        least("foot_clearance_m", self.clearance_m, "feet drag: {:.3f} m above the ground in swing".format)
-        least(
-            "single_support_percent",
-            self.single_support_percent,
-            "{:.0f} % of the cycle on one leg, people 40".format,
-        )
-        least("alternation", self.alternation, "{:.2f} of the foot strikes alternate".format)
         if self.stance_percent is not None:
             low, high = self.stance_percent
             value = measured.get("stance_percent")
@@ -103,9 +91,17 @@ class GaitCriteria:
         return found
 
 
-_TOO_SHORT = "too few complete strides to judge the gait"
-
-
 def locked_knees(swing_deg: float) -> str:
     """Return what is wrong with knees that bend by `swing_deg` in swing."""
     return f"knees stay locked: {swing_deg:.0f} degrees in swing, people 45-60"
+
+
+_TOO_SHORT = "too few complete strides to judge the gait"
+_LEAST: tuple[tuple[str, str, Callable[[float], str]], ...] = (  # limit, what is measured, what is wrong in words
+    ("gait_r", "gait_r", "joint angles follow people's with r = {:.2f}".format),
+    ("knee_swing_deg", "knee_swing_deg", locked_knees),
+    ("symmetry", "symmetry", "legs do not alternate symmetrically: symmetry {:.2f} of 1".format),
+    ("clearance_m", "foot_clearance_m", "feet drag: {:.3f} m above the ground in swing".format),
+    ("single_support_percent", "single_support_percent", "{:.0f} % of the cycle on one leg, people 40".format),
+    ("alternation", "alternation", "{:.2f} of the foot strikes alternate".format),
+)

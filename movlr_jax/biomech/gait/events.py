@@ -39,7 +39,7 @@ class Foot:
     ) -> Foot:
         """Find contacts and strikes from the normal force [T] N and the body weight in N."""
         contact = in_contact(force, time, weight)
-        return cls(contact, _rising(contact), heel, toes)
+        return cls(contact, np.flatnonzero(contact[1:] & ~contact[:-1]) + 1, heel, toes)
 
     @property
     def heights(self) -> np.ndarray | None:
@@ -60,15 +60,6 @@ class Foot:
     def peaks_in_swing(self, values: np.ndarray, strides: Sequence[tuple[int, int]]) -> np.ndarray:
         """Return [n] the largest of `values` [T] in the swing of each of `strides`."""
         return np.array([values[self.lift(a, b) : b + 1].max() for a, b in strides])
-
-
-@dataclass(frozen=True)
-class Steps:
-    """n steps, each from a strike of one foot to the next strike of the other."""
-
-    start: np.ndarray  # [n] index of the strike of the other foot
-    end: np.ndarray  # [n] index of the strike of this foot
-    side: np.ndarray  # [n] this foot: 0 left, 1 right
 
 
 def ground_force(force: np.ndarray, heel: np.ndarray, toes: np.ndarray) -> np.ndarray:
@@ -101,11 +92,14 @@ def strikes_in_order(left: Foot, right: Foot) -> tuple[np.ndarray, np.ndarray]:
     return index[order], side[order]
 
 
-def steps_of(left: Foot, right: Foot) -> Steps:
-    """Return all steps, from consecutive strikes of opposite feet."""
+def _steps(left: Foot, right: Foot) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the n steps, from strikes of one foot to the next strike of the other.
+
+    Indices [n] of the strikes at their begin and end, and the foot [n] of the latter: 0 left, 1 right.
+    """
     index, side = strikes_in_order(left, right)
     other = side[1:] != side[:-1]
-    return Steps(start=index[:-1][other], end=index[1:][other], side=side[1:][other])
+    return index[:-1][other], index[1:][other], side[1:][other]
 
 
 def cadence(time: np.ndarray, left: Foot, right: Foot) -> float | None:
@@ -124,9 +118,9 @@ def progress(time: np.ndarray, com: np.ndarray, left: Foot, right: Foot) -> np.n
     so that sway, which is periodic in a stride, does not affect it. nan if the body stands or there is no such
     stride.
     """
-    steps, strikes = steps_of(left, right), (left.strikes, right.strikes)
-    ways = np.full((len(steps.end), 2), np.nan)
-    for i, (start, end, side) in enumerate(zip(steps.start, steps.end, steps.side, strict=True)):
+    steps, strikes = _steps(left, right), (left.strikes, right.strikes)
+    ways = np.full((len(steps[0]), 2), np.nan)
+    for i, (start, end, side) in enumerate(zip(*steps, strict=True)):
         later, earlier = strikes[1 - side], strikes[side]
         strides = [(start, at) for at in later[later > start][:1]]
         strides += [(at, end) for at in earlier[earlier < end][-1:]]
@@ -159,15 +153,14 @@ def symmetry(time: np.ndarray, com: np.ndarray, left: Foot, right: Foot) -> floa
         return None
     if min(len(foot.strikes) for foot in feet) < 2:
         return 0.0
-    steps = steps_of(left, right)
-    if len(set(steps.side.tolist())) < 2:  # all strikes of one foot before those of the other
+    start, end, side = _steps(left, right)
+    if len(set(side.tolist())) < 2:  # all strikes of one foot before those of the other
         return 0.0
-    took = time[steps.end] - time[steps.start]
     stands = [foot.contact[foot.strikes[0] : foot.strikes[-1]].mean() for foot in feet]
-    indices = [_alike(*stands), _alike(*_by_side(took, steps.side))]
+    indices = [_alike(*stands), _alike_by_side(time[end] - time[start], side)]
     lengths, _, side = _sizes(time, com, left, right)
     if len(set(side)) == 2:
-        indices.append(_alike(*_by_side(lengths, side)))
+        indices.append(_alike_by_side(lengths, side))
     return min(indices)
 
 
@@ -195,27 +188,23 @@ def foot_clearance(*feet: Foot) -> float | None:
     return float(np.mean(highest)) if len(highest) >= len(feet) else None
 
 
-def _rising(contact: np.ndarray) -> np.ndarray:
-    return np.flatnonzero(contact[1:] & ~contact[:-1]) + 1
-
-
 def _sizes(time: np.ndarray, com: np.ndarray, left: Foot, right: Foot) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return lengths, widths and sides [n] of the steps with a direction of progress."""
-    steps = steps_of(left, right)
+    start, end, side = _steps(left, right)
     if left.heel is None or right.heel is None:
         return np.empty(0), np.empty(0), np.empty(0, int)
     heels = np.stack([left.heel, right.heel])
-    reach = (heels[steps.side, steps.end] - heels[1 - steps.side, steps.start])[:, :2]
+    reach = (heels[side, end] - heels[1 - side, start])[:, :2]
     ahead = progress(time, com, left, right)
     known = np.isfinite(ahead).all(axis=-1)
     leftward = np.stack([-ahead[:, 1], ahead[:, 0]], axis=-1)
     lengths = (reach * ahead).sum(axis=-1)
-    widths = (reach * leftward).sum(axis=-1) * np.where(steps.side == 0, 1.0, -1.0)
-    return lengths[known], widths[known], steps.side[known]
+    widths = (reach * leftward).sum(axis=-1) * np.where(side == 0, 1.0, -1.0)
+    return lengths[known], widths[known], side[known]
 
 
-def _by_side(values: np.ndarray, side: np.ndarray) -> tuple[float, float]:
-    return float(values[side == 0].mean()), float(values[side == 1].mean())
+def _alike_by_side(values: np.ndarray, side: np.ndarray) -> float:
+    return _alike(float(values[side == 0].mean()), float(values[side == 1].mean()))
 
 
 def _alike(left: float, right: float) -> float:

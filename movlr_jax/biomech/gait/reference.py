@@ -17,18 +17,9 @@ from movlr_jax.biomech.world import EARTH
 
 ANGLES = ("hip_flexion", "knee_flexion", "ankle_dorsiflexion")
 PERCENT = np.linspace(0.0, 100.0, 51)  # of the gait cycle; every curve is sampled here
-# muscle group of the models -> muscle of the table of phases
-MUSCLES = {
-    "gluteus_maximus": "gluteus_maximus",
-    "gluteus_medius": "gluteus_medius",
-    "iliacus": "iliacus",
-    "rectus_femoris": "rectus_femoris",
-    "vasti": "vastus_lateralis",
-    "biceps_femoris": "biceps_femoris",
-    "gastrocnemius": "gastrocnemius",
-    "soleus": "soleus",
-    "tibialis_anterior": "tibialis_anterior",
-}
+# muscle groups of the models, by their names in the table of phases, except the vasti
+MUSCLES = ("gluteus_maximus", "gluteus_medius", "iliacus", "rectus_femoris", "vasti", "biceps_femoris")
+MUSCLES += ("gastrocnemius", "soleus", "tibialis_anterior")
 
 
 @dataclass(frozen=True)
@@ -72,6 +63,7 @@ def human_gait(speed_class: str) -> HumanGait:
     from scipy.interpolate import PchipInterpolator  # slow to import
 
     table = _table()
+    phases = {**table["active_percent"], "vasti": table["active_percent"]["vastus_lateralis"]}
     bounds = {
         side: {a: np.asarray(table["angles"][speed_class][a][side], float) for a in ANGLES}
         for side in ("low", "high")
@@ -83,7 +75,7 @@ def human_gait(speed_class: str) -> HumanGait:
         bounds["high"],
         PchipInterpolator(force["percent"], force["body_weights"])(PERCENT),
         {
-            group: np.any([(on <= PERCENT) & (off >= PERCENT) for on, off in table["active_percent"][muscle]], axis=0)
-            for group, muscle in MUSCLES.items()
+            group: np.any([(on <= PERCENT) & (off >= PERCENT) for on, off in phases[group]], axis=0)
+            for group in MUSCLES
         },
     )

@@ -9,7 +9,7 @@ import jax
 
 from movlr_jax.errors import UserError
 from movlr_jax.physics.base import Physics
-from movlr_jax.physics.memory import out_of_memory
+from movlr_jax.physics.programs import out_of_memory
 
 
 class Batches:

@@ -34,7 +34,7 @@ from movlr_jax.control.ppo.update import Batch, Learner
 from movlr_jax.control.settings import PpoSettings
 from movlr_jax.errors import UserError
 from movlr_jax.physics.base import Physics
-from movlr_jax.physics.memory import out_of_memory
+from movlr_jax.physics.programs import out_of_memory
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.readout import Readout
