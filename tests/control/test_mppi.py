@@ -40,9 +40,7 @@ def update_in_numpy(config: Mppi, plan: PlanDistribution, samples, costs) -> tup
     return mean, np.maximum(sigma, config.sigma_min * np.asarray(UPPER - LOWER))
 
 
-@pytest.mark.parametrize("elites", [0, 1, 2, 5])
-@pytest.mark.parametrize("adapt", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("missing", [0, 3, N - 1])
+@pytest.mark.parametrize(("elites", "adapt", "missing"), [(0, 0.0, 0), (1, 1.0, 3), (5, 0.3, 3), (2, 0.3, N - 1)])
 def test_update_is_the_equation(elites: int, adapt: float, missing: int):
     config = replace(BASE, elites=elites, adapt=adapt)
     for seed in range(3):
@@ -84,16 +82,6 @@ def test_costs_that_are_no_numbers_never_reach_the_plan(cost: float):
     nothing = update(BASE, plan, samples, np.full(N, cost, "f"), LOWER, UPPER)
     np.testing.assert_array_equal(nothing.mean, plan.mean)
     np.testing.assert_array_equal(nothing.sigma, plan.sigma)
-
-
-def test_samples_stay_in_the_box():
-    plan, _, _ = drawn()
-    noise = 100 * jax.random.normal(jax.random.key(0), (N, KNOTS, DIMS))
-    samples = BASE.sample(plan, plan.mean, plan.mean, noise, LOWER, UPPER)
-    assert samples.shape == (N, KNOTS, DIMS)
-    assert ((samples >= LOWER) & (samples <= UPPER)).all()
-    assert (samples[2:] == LOWER).any()
-    assert (samples[2:] == UPPER).any()
 
 
 def test_known_samples_come_first_the_mean_what_is_held_and_what_was_at_the_start():

@@ -9,9 +9,8 @@ import pytest
 
 from movlr_jax._util.parts import check_ranges
 from movlr_jax.control.mpc.knots import between
-from movlr_jax.control.mpc.risk import RISKS
 from movlr_jax.control.mpc.rules import RULES, Mppi, PlanDistribution, PlanningRule, evosax, shift
-from movlr_jax.control.mpc.rules.base import colored
+from movlr_jax.control.mpc.rules.base import RISKS, colored
 from movlr_jax.control.mpc.rules.evosax import STRATEGIES
 from movlr_jax.errors import UserError
 

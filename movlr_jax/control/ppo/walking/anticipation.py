@@ -50,12 +50,7 @@ def learned_targets(
 ) -> tuple[np.ndarray, float]:
     """Return the targets [PHASES, n] rad, and the root mean square error that is left, rad.
 
-    Args:
-        task: With a recorded stride.
-        space: Actions that are target angles.
-        held: The model, held at its base by springs.
-        qpos: Posture [nq] in which it hangs above the ground.
-        ctrl_dt: Time between two actions, s.
+    held: the model, held at its base by springs. qpos [nq]: the posture in which it hangs above the ground.
     """
     assert space.targets is not None
     joints, action = space.targets.joints, space.targets.action
@@ -74,12 +69,9 @@ def learned_targets(
     def error(table: np.ndarray) -> np.ndarray:
         done = physics.rollout(start, policy, table[None].astype(np.float32), steps=steps, key=key).steps
         phase = np.asarray(done.time)[0] * frequency
-        angles = np.asarray(done.qpos)[0][:, addresses]
         late = phase >= 1.0
-        order = np.argsort(phase[late] % 1.0)
-        at, reached = (phase[late] % 1.0)[order], angles[late][order]
-        grid = np.arange(PHASES) / PHASES
-        return wanted - np.stack([np.interp(grid, at, r, period=1.0) for r in reached.T], axis=1)
+        reached, grid = np.asarray(done.qpos)[0, late][:, addresses], np.arange(PHASES) / PHASES
+        return wanted - np.stack([np.interp(grid, phase[late], r, period=1.0) for r in reached.T], axis=1)
 
     targets, best, least = wanted.copy(), wanted, np.inf
     for _ in range(_ROUNDS):
