@@ -302,9 +302,11 @@ class PpoTrainer:
             return jnp.asarray(xp.concatenate([by_candidate(x, k) for x in values], axis=1))
 
         seen = [p.trajectory.extras for p in segments]
+        # in single precision, as a policy observes them
+        final = [jax.tree.map(lambda x: x.astype(np.float32), p.trajectory.final.step) for p in segments]
         return Batch(
             observation=stacked([e["observation"] for e in seen]),
-            last=stacked([self._observe(_float(p.trajectory.final.step)) for p in segments]),
+            last=stacked([self._observe(step) for step in final]),
             raw_action=stacked([e["raw_action"] for e in seen]),
             log_prob=stacked([e["log_prob"] for e in seen]),
             reward=stacked(list(rewards)),
@@ -403,8 +405,3 @@ def _restarted(ended: np.ndarray, fresh: Any, old: Any) -> Any:
 def _begun(state: SimState) -> Step:
     """Return the first step of episodes at time 0, also of those that begin in the middle of a stride."""
     return state.step.replace(time=0 * state.time)
-
-
-def _float(step: Step) -> Step:
-    """Convert to single precision, as a policy observes it."""
-    return jax.tree.map(lambda x: x.astype(np.float32), step)

@@ -26,17 +26,6 @@ _DELAY_S = 0.08
 _STRIDES = 3  # per round; the error of the last two counts
 
 
-def recorded_targets(task: Task, joints: tuple[str, ...], rest: np.ndarray) -> np.ndarray:
-    """Return the recorded angles [PHASES, n] rad of `joints` over the stride; `rest` [n] for those without any."""
-    phases = np.arange(PHASES) / PHASES
-    table = np.repeat(np.asarray(rest, float)[None], PHASES, axis=0)
-    for i, name in enumerate(joints):
-        if name in task.layout.references:
-            samples = task.reference[reference_name(name)]
-            table[:, i] = np.interp(phases, np.linspace(0, 1, len(samples)), samples)
-    return table
-
-
 def at_phase(table: jax.Array, phase: Array) -> jax.Array:
     """Return the angles [n] of a `table` [PHASES, n] at a phase, which may be any number of strides."""
     at = jnp.mod(phase, 1.0) * PHASES
@@ -56,7 +45,12 @@ def learned_targets(
     joints, action = space.targets.joints, space.targets.action
     physics = NativePhysics(held, task.layout, sim_dt=held.opt.timestep, ctrl_dt=ctrl_dt)
     frequency = float(task.goals["stride_frequency"])
-    wanted = recorded_targets(task, joints, np.asarray(space.targets.rest))
+    grid = np.arange(PHASES) / PHASES
+    wanted = np.repeat(np.asarray(space.targets.rest, float)[None], PHASES, axis=0)
+    for i, name in enumerate(joints):
+        if name in task.layout.references:
+            samples = task.reference[reference_name(name)]
+            wanted[:, i] = np.interp(grid, np.linspace(0, 1, len(samples)), samples)
     addresses = np.array([held.joint(name).qposadr[0] for name in joints])
     low, high = np.array([held.joint(name).range for name in joints]).T
     start = physics.start(qpos[None], np.zeros((1, held.nv)), np.zeros((1, held.na)))
@@ -70,7 +64,7 @@ def learned_targets(
         done = physics.rollout(start, policy, table[None].astype(np.float32), steps=steps, key=key).steps
         phase = np.asarray(done.time)[0] * frequency
         late = phase >= 1.0
-        reached, grid = np.asarray(done.qpos)[0, late][:, addresses], np.arange(PHASES) / PHASES
+        reached = np.asarray(done.qpos)[0, late][:, addresses]
         return wanted - np.stack([np.interp(grid, phase[late], r, period=1.0) for r in reached.T], axis=1)
 
     targets, best, least = wanted.copy(), wanted, np.inf
