@@ -1,9 +1,9 @@
-"""Plans of knots in time: over controls, for any actuator, or added to the actions of a trained policy."""
+"""Plans of knots in time, and plans over controls, for any actuator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,6 @@ from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.errors import UserError
 from movlr_jax.physics.base import Physics
 from movlr_jax.types import Array, Policy, SimState, Step
-
-if TYPE_CHECKING:
-    from movlr_jax.control.ppo.actions import ActionSpace
 
 PLANNER = "optimizer=mppi samples"  # what needs control ranges
 
@@ -159,39 +156,3 @@ class ControlSpace(PlanSpace):
     def held(self, state: SimState) -> np.ndarray:
         """Return plans [R, knots, nu] that hold the current control of each row."""
         return np.repeat(np.asarray(state.prev_action)[:, None], self.knots, axis=1)
-
-
-class PriorSpace(PlanSpace):
-    """Plans that are added to the actions of a policy, which acts in closed loop in every rollout and in the episode.
-
-    The motion of the policy alone is always one of the samples, so few samples can improve on it (as in residual
-    MPPI, Wang et al., 2024).
-    """
-
-    def __init__(
-        self,
-        numbers: Callable[[Step, jax.Array], jax.Array],
-        space: ActionSpace,
-        knots: int,
-        horizon_s: float,
-        spline: str = "linear",
-    ):
-        """numbers: the policy, (step, key) -> action [size] in [-1, 1]."""
-        ones = np.ones(space.size, np.float32)
-        super().__init__(-ones, ones, knots, horizon_s, spline)
-        self._numbers, self._space = numbers, space
-
-    def policy(self, physics: Physics) -> Policy:
-        """Return the policy. Its noise depends only on time, so that rollouts and the episode draw the same noise."""
-
-        def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
-            drawn = jax.random.fold_in(jax.random.key(0), jnp.round(view.time / physics.ctrl_dt).astype(int))
-            added = between(params["knots"], view.time - params["start"], self.horizon_s, self.spline)
-            numbers = jnp.clip(self._numbers(view, drawn) + added, -1.0, 1.0)
-            return self._space.controls(numbers, view, physics.sim_dt, physics.ctrl_dt)
-
-        return policy
-
-    def held(self, state: SimState) -> np.ndarray:
-        """Return plans [R, knots, size] of zeros, which add nothing."""
-        return np.zeros((len(state.time), self.knots, len(self.lower)), np.float32)

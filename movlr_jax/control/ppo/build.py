@@ -1,4 +1,4 @@
-"""Build the PPO trainer from the settings: observations, actions, start states and physics."""
+"""Build the PPO trainer from the settings, and the plan space around a policy or a recorded stride."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import mujoco
 import numpy as np
 
 from movlr_jax._util.settings import changed
-from movlr_jax.control.mpc.knots import PriorSpace
+from movlr_jax.control.mpc.knots import PlanSpace, between
 from movlr_jax.control.ppo.actions import ActionSpace, Starts, action_space
 from movlr_jax.control.ppo.config import REFERENCE, PpoConfig, motion_files
 from movlr_jax.control.ppo.observations import observation
@@ -24,13 +25,14 @@ from movlr_jax.control.settings import Mpc2Settings, PpoSettings
 from movlr_jax.control.targets import posture_of
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.models.motors import targetable
+from movlr_jax.physics.base import Physics
 from movlr_jax.physics.choose import choose, planning_physics
 from movlr_jax.physics.domain import draw
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.storage.trajectory import EpisodeRecord
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.walking.strides import stride_starts
-from movlr_jax.types import Step
+from movlr_jax.types import Policy, SimState, Step
 
 _NOISE = 0.3  # of the first policy that commands joint targets, unless it is given
 _SEED = 0  # of the start states and the domain randomisation, the same for all searches
@@ -132,6 +134,42 @@ def _with_action(config: PpoConfig, task: Task) -> PpoConfig:
     if config.init or task.course.holds_controls or not limbs:
         return changed(config, action="controls")
     return changed(config, action="targets", noise=config.update.noise or _NOISE)
+
+
+class PriorSpace(PlanSpace):
+    """Plans that are added to the actions of a policy, which acts in closed loop in every rollout and in the episode.
+
+    The motion of the policy alone is always one of the samples, so few samples can improve on it (as in residual
+    MPPI, Wang et al., 2024).
+    """
+
+    def __init__(
+        self,
+        numbers: Callable[[Step, jax.Array], jax.Array],
+        space: ActionSpace,
+        knots: int,
+        horizon_s: float,
+        spline: str = "linear",
+    ):
+        """numbers: the policy, (step, key) -> action [size] in [-1, 1]."""
+        ones = np.ones(space.size, np.float32)
+        super().__init__(-ones, ones, knots, horizon_s, spline)
+        self._numbers, self._space = numbers, space
+
+    def policy(self, physics: Physics) -> Policy:
+        """Return the policy. Its noise depends only on time, so that rollouts and the episode draw the same noise."""
+
+        def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
+            drawn = jax.random.fold_in(jax.random.key(0), jnp.round(view.time / physics.ctrl_dt).astype(int))
+            added = between(params["knots"], view.time - params["start"], self.horizon_s, self.spline)
+            numbers = jnp.clip(self._numbers(view, drawn) + added, -1.0, 1.0)
+            return self._space.controls(numbers, view, physics.sim_dt, physics.ctrl_dt)
+
+        return policy
+
+    def held(self, state: SimState) -> np.ndarray:
+        """Return plans [R, knots, size] of zeros, which add nothing."""
+        return np.zeros((len(state.time), self.knots, len(self.lower)), np.float32)
 
 
 def prior_space(
