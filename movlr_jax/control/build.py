@@ -11,14 +11,7 @@ from movlr_jax.control.held import HeldTargets
 from movlr_jax.control.mpc.knots import ControlSpace
 from movlr_jax.control.mpc.mpc2 import posture_space
 from movlr_jax.control.mpc.planner import Planner
-from movlr_jax.control.settings import (
-    OPTIMIZERS,
-    Mpc2Settings,
-    MppiSettings,
-    OptimizerSettings,
-    PlanningSettings,
-    with_samples,
-)
+from movlr_jax.control.settings import Mpc2Settings, MppiSettings, OptimizerSettings, PlanningSettings, with_samples
 from movlr_jax.control.targets import joint_targets, posture_of, target_box
 from movlr_jax.errors import UserError
 from movlr_jax.models.load import with_load
@@ -27,17 +20,6 @@ from movlr_jax.physics.choose import planning_physics
 from movlr_jax.physics.domain import Ranges, draw
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.tasks import Task
-
-__all__ = [
-    "OPTIMIZERS",
-    "acting",
-    "build_optimizer",
-    "build_planner",
-    "close",
-    "scored_at_once",
-    "trains",
-    "with_samples",
-]
 
 _FINER = 0.5  # share of the simulation step below which a time step of a model file is told
 _WORLD_SEED = 0  # of the worlds of plans
@@ -76,11 +58,6 @@ def acting(config: OptimizerSettings, task: Task) -> Task:
 def scored_at_once(config: OptimizerSettings, task: Task) -> int:
     """Return the largest number of states scored in one batch per candidate: plans, training data or an episode."""
     return config.scored_at_once(task)
-
-
-def trains(config: OptimizerSettings) -> bool:
-    """Return whether the optimiser trains policies, rather than plans."""
-    return config.trains
 
 
 def build_planner(

@@ -68,6 +68,6 @@ def _acting(config: Mpc2Settings | PpoSettings, task: Task, policy: str, action:
         action = policy_settings(policy, config.ppo, option).policy.action
     if action != "pd":
         return task
-    from movlr_jax.control.ppo.interface import acting_task
+    from movlr_jax.control.ppo.actions import acting_task
 
     return acting_task(config, task)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import mujoco
 import numpy as np
 
-from movlr_jax.control.mpc.knots import PLANNER
-from movlr_jax.control.ranges import control_ranges
+from movlr_jax.control.mpc.knots import PLANNER, control_ranges
 from movlr_jax.errors import UserError
 from movlr_jax.models.actuators import servo_controls
 from movlr_jax.models.derived import base_joints, lies, root_of

@@ -19,7 +19,6 @@ from movlr_jax._util.settings import check_seeds
 from movlr_jax.config.compose import compose
 from movlr_jax.config.overrides import expand
 from movlr_jax.config.schema import Config
-from movlr_jax.control.build import trains
 from movlr_jax.control.ppo.trainer import PpoTrainer
 from movlr_jax.engine.environment import prepare_environment, prepare_physics
 from movlr_jax.engine.evaluate import EvaluationSetup, prepared, run_and_film
@@ -187,7 +186,7 @@ def in_engine(setup: EvaluationSetup, engine: str, reporter: Reporter) -> Evalua
     The finished training is loaded from the folder of `setup`; nothing is trained again.
     """
     optimizer = setup.optimizer
-    if not trains(setup.config.optimizer):
+    if not setup.config.optimizer.trains:
         raise UserError(
             f"engines={engine}: optimizer={optimizer.name} has no policy to run in another engine; give "
             "optimizer=ppo or optimizer=dynsyn"

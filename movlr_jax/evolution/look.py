@@ -10,7 +10,6 @@ import numpy as np
 
 from movlr_jax._util.quantities import counted
 from movlr_jax.config.schema import Config
-from movlr_jax.control.build import trains
 from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.optimise import simulated
@@ -56,7 +55,7 @@ def look(context: SearchContext, plan: TrialPlan) -> TrialPlan:
         context.reporter.say(
             f"the plans of a generation are up to {rows:,} rows of physics, {samples} for each trial"
         )
-    if not trains(context.config.optimizer) and not _random_start(context, plan):
+    if not context.config.optimizer.trains and not _random_start(context, plan):
         context.reporter.say(
             "the task always starts from the same state, so trials differ in the planner's noise alone"
         )
@@ -104,7 +103,7 @@ def _timed(context: SearchContext, programs: Mapping[str, Verdict], numbers: ran
 
 def _chooses(config: Config) -> bool:
     """Whether the search chooses how many trials programs get."""
-    return config.trials is None and not trains(config.optimizer)
+    return config.trials is None and not config.optimizer.trains
 
 
 def _fewer(config: Config) -> TrialPlan:

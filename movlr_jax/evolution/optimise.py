@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from movlr_jax.control.build import trains
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.trials import trial_seed
 from movlr_jax.records import Trial
@@ -37,7 +36,7 @@ def simulated(
 ) -> dict[str, list[Trial]]:
     """Run the trials `numbers` of generation g of all entrants in one batch."""
     seeds = [trial_seed(context.config.seed, g, n) for n in numbers]
-    folder = context.archive.root / stage_folder(g) if trains(context.config.optimizer) else None
+    folder = context.archive.root / stage_folder(g) if context.config.optimizer.trains else None
     workers, started, before = context.workers, time.monotonic(), context.workers.steps_done
 
     def rate() -> str:

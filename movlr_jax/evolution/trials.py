@@ -11,7 +11,6 @@ import numpy as np
 
 from movlr_jax._util.quantities import counted, span
 from movlr_jax.config.schema import Config
-from movlr_jax.control.build import trains
 from movlr_jax.evolution.gates import fault, score_of
 from movlr_jax.evolution.population import Trials
 from movlr_jax.evolution.worth import Posterior, TrialScore, from_scores, halving, trial_values, undecided
@@ -42,7 +41,7 @@ class TrialPlan:
     @classmethod
     def of(cls, config: Config) -> TrialPlan:
         """Return the plan that the settings give."""
-        learns = trains(config.optimizer)
+        learns = config.optimizer.trains
         confirm = (3 if learns else 8) if config.confirm is None else config.confirm
         if config.trials is not None:
             first, last = math.ceil(config.trials / 2), 2 * (config.trials + 1) if config.trials > 1 else 0

@@ -18,7 +18,8 @@ from movlr_jax.config.compose import compose
 from movlr_jax.config.overrides import overrides_of, task_override
 from movlr_jax.config.schema import Config
 from movlr_jax.control.build import acting
-from movlr_jax.control.ppo.interface import action_space, observation
+from movlr_jax.control.ppo.actions import action_space
+from movlr_jax.control.ppo.observations import observation
 from movlr_jax.control.settings import PpoSettings
 from movlr_jax.engine.environment import prepare_environment
 from movlr_jax.engine.rewards import vetted

@@ -13,7 +13,6 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from movlr_jax._util.resources import resource_text
 from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.film.muscles import muscle_tendons
-from movlr_jax.film.views import traveller
 from movlr_jax.language.base import Critique, Evaluation, ProposalRequest
 from movlr_jax.language.media import MotionMedia, Seen, with_views
 from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of
@@ -189,7 +188,7 @@ def shown(media: MotionMedia, task: Task, *motions: Seen) -> str:
         slow=config.slow,
         views=config.views,
         cameras=[camera.shows for camera in with_views(task, config.views).view.cameras],
-        written=_TRAVEL if traveller(task.view.cameras) else "the time",
+        written=_TRAVEL if task.view.cameras[0].track else "the time",
         coloured=len(muscle_tendons(task.model)[0]) > 0,
         weakened=bool(task.view.weakened),
         pictures=[len(motion.media) for motion in motions],

@@ -6,43 +6,34 @@ shapes are known.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
-import mujoco
 import numpy as np
 import pytest
-from lowering import Recorder, faults, recording, stablehlo
+from lowering import Recorder, faults, recording
 from programs import program
+from test_ppo import cart_task
 
 from movlr_jax._util.settings import changed
 from movlr_jax.config.compose import compose
 from movlr_jax.control.build import build_planner
-from movlr_jax.control.mpc import rules
-from movlr_jax.control.optimizers import Mpc2, Ppo
+from movlr_jax.control.optimizers import Ppo
 from movlr_jax.control.ppo.build import build_ppo
 from movlr_jax.control.ppo.config import PpoConfig
 from movlr_jax.control.ppo.training import CurveRecorder
+from movlr_jax.control.settings import OptimizerSettings
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.tasks import Task
-from movlr_jax.tasks.simple import simple_task
 
 pytest.importorskip("mujoco.mjx")
 KEY = jax.random.key(0)
-CART = """<mujoco><worldbody>
-<body name="cart"><joint name="x" type="slide" axis="1 0 0"/><geom type="sphere" size="0.1" mass="10"/>
-<body name="pole"><joint name="lean" axis="0 1 0"/>
-<geom type="capsule" fromto="0 0 0 0 0 0.6" size="0.05" mass="5"/></body></body></worldbody>
-<actuator><motor joint="x" gear="100" ctrllimited="true" ctrlrange="-3 3"/></actuator></mujoco>"""
-SHORT = {"horizon_s": 0.048, "mppi": rules.Mppi(samples=4)}
 TRAINING = changed(PpoConfig(), envs=4, unroll=3, unrolls=2, minibatches=2, epochs=2, hidden=(8,), value_hidden=(8,))
 TERMS = ("state.com[2] - jnp.mean(action ** 2)", "state.com_vel[0] * jnp.exp(-state.time)")
 REWARDS = [program(term) for term in TERMS]
 
 
-def replan(config: Mpc2, task: Task, read: Callable[..., str] = stablehlo) -> Recorder:
+def replan(config: OptimizerSettings, task: Task) -> Recorder:
     """Return the programs of one replan of two candidates."""
-    with recording(read) as recorder:
+    with recording() as recorder:
         planner = build_planner(config, task, "mjx")
         start = planner.sim_physics.start(*task.start(np.random.default_rng(0), 2))
         controllers = planner.optimise(REWARDS, KEY)
@@ -51,7 +42,7 @@ def replan(config: Mpc2, task: Task, read: Callable[..., str] = stablehlo) -> Re
     return recorder
 
 
-def training(config: Mpc2, task: Task) -> Recorder:
+def training(config: Ppo, task: Task) -> Recorder:
     """Return the programs of one batch of a training of two candidates: collect, relabel, update."""
     with recording() as recorder:
         ppo = build_ppo(config, task, "mjx", print)
@@ -69,13 +60,9 @@ def assert_whole(recorder: Recorder, *expected: str) -> None:
     assert not wrong
 
 
-REPLAN = ("Planner", "Programs", "_score", "total")
-
-
 def test_a_training_of_a_pole_on_a_cart():
-    task = simple_task(name="cart", model=mujoco.MjSpec.from_string(CART), description="keep the pole up")
     config = Ppo(sim_dt=0.01, ctrl_dt=0.02, ppo=TRAINING)
-    assert_whole(training(config, task), "Ppo", "Programs", "_score", "total")
+    assert_whole(training(config, cart_task()), "Ppo", "Programs", "_score", "total")
 
 
 @pytest.mark.slow
@@ -86,4 +73,4 @@ def test_a_training_of_a_pole_on_a_cart():
 )
 def test_a_replan_of(settings: list[str]):
     config = compose([*settings, "optimizer.mppi.samples=4", "optimizer.horizon_s=0.1"])
-    assert_whole(replan(config.optimizer, task_of(config)), *REPLAN)
+    assert_whole(replan(config.optimizer, task_of(config)), "Planner", "Programs", "_score", "total")

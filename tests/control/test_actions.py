@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +19,9 @@ from movlr_jax._util.settings import changed
 from movlr_jax.control.episode import episode_of
 from movlr_jax.control.optimizers import Dynsyn, Ppo
 from movlr_jax.control.ppo import actions as spaces
-from movlr_jax.control.ppo import dynsyn
 from movlr_jax.control.ppo.build import build_ppo
-from movlr_jax.control.ppo.config import GroupsConfig, PdConfig, PpoConfig
+from movlr_jax.control.ppo.config import GroupsConfig, PdConfig, PolicyConfig, PpoConfig
+from movlr_jax.control.ppo.observations import observation
 from movlr_jax.control.ppo.policy_file import save_policy
 from movlr_jax.evolution.evaluation import _states
 from movlr_jax.rewards.state import instrument, layout_of
@@ -175,12 +177,13 @@ def test_a_walker_is_blind_to_where_it_stands_and_sees_what_the_model_says():
     step = spaces.Step(
         *(jnp.asarray(x, jnp.float32) for x in (0.0, data.qpos, data.qvel, data.act, data.sensordata, [0.3, -0.4]))
     )
-    what = ("qpos", "qvel", "act", "touch", "prev_action", "goal")
-    seen = np.asarray(spaces.observation(model, layout, goals, what)(step))
+    task: Any = SimpleNamespace(model=model, layout=layout, goals=goals, scoring=SimpleNamespace(motion=None))
+    seen = np.asarray(observation(PolicyConfig(), task, model.qpos0)(step))
     way = [0.0, 0.0, 1.0] - data.body("shank").xpos
     expected = [*data.qpos[2:], *data.qvel, 0.0, 0.3, -0.4, 0.25, 0, 0, 1, *way]
     np.testing.assert_allclose(seen, expected, atol=1e-6)
-    placed = spaces.observation(model, layout, {}, ("qpos",))(step)
+    task.goals = {}
+    placed = observation(PolicyConfig(observe=("qpos",)), task, model.qpos0)(step)
     np.testing.assert_allclose(placed, data.qpos, atol=1e-6)  # elsewhere the place matters
 
 
@@ -205,7 +208,7 @@ def test_one_action_moves_its_group_and_the_correction_is_bounded():
     task = tiny_task()
     of = np.array([0, 0, 1, 1, 1, 0, 1])
     rest = np.full(7, 0.2)
-    space = dynsyn.grouped(task.model, rest, of, correction=0.1)
+    space = spaces.grouped(task.model, rest, of, correction=0.1)
     assert space.size == 2 + 7
     ctrl = np.asarray(space.controls(jnp.array([1.0, -0.5, *np.zeros(7)])))
     np.testing.assert_allclose(ctrl, np.where(of == 0, 1.0, 0.1), atol=1e-6)
@@ -229,7 +232,7 @@ def test_a_policy_keeps_the_groups_that_it_commands(tmp_path: Path):
 
 
 def test_random_keys_follow_the_row_within_the_candidate(tiny):
-    """K together draw what each draws alone."""
+    """The candidates draw the same; rows and steps do not."""
 
     def noisy(params, view, key):
         return params * jax.random.uniform(key, view.prev_action.shape)
@@ -240,9 +243,3 @@ def test_random_keys_follow_the_row_within_the_candidate(tiny):
     drawn = together.actions.reshape(4, 3, 3, 7) / scale[:, None, None]
     np.testing.assert_allclose(drawn, np.broadcast_to(drawn[:1], drawn.shape), rtol=1e-5)
     assert len(np.unique(np.round(drawn[0], 5))) == drawn[0].size, "rows or steps share their noise"
-    alone = tiny.physics.rollout(
-        jax.tree.map(lambda x: x[6:9], start), noisy, scale[2:3], steps=3, key=KEY, candidates=1
-    )
-    np.testing.assert_array_equal(alone.actions, together.actions[6:9])
-    each = tiny.physics.rollout(start, noisy, scale.repeat(3, axis=0), steps=3, key=KEY, candidates=4)
-    np.testing.assert_array_equal(each.actions, together.actions)

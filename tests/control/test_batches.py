@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from movlr_jax.control.mpc.batches import Batches
+from movlr_jax.control.mpc.planner import Batches
 from movlr_jax.errors import UserError
 
 TOO_MUCH = 2**50  # bytes, more than any device has

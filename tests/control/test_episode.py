@@ -51,8 +51,7 @@ def physics(request: pytest.FixtureRequest) -> Any:
     physics.close()
 
 
-@pytest.mark.parametrize("policy", [explosive, reads])
-@pytest.mark.parametrize("every", [25, 4])
+@pytest.mark.parametrize(("policy", "every"), [(explosive, 25), (reads, 4)])
 def test_a_simulation_that_diverges_after_its_fall_has_not_diverged(physics: Physics, policy: Any, every: int):
     rows, speeds = len(FALLS), np.array(list(FALLS))
     start = physics.start(np.zeros((rows, 1)), speeds[:, None], np.zeros((rows, 0)))

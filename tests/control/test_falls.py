@@ -67,7 +67,6 @@ def test_reward_after_a_fall_is_the_poorest_for_ever(offset: float):
         ("walk backward", [0.3]),
         ("walk forward 2 m", [0.4, -0.3]),
         ("stand still", [0.4, -0.3]),
-        ("walk to the ball", [0.4, -0.3]),
     ],
 )
 def test_policy_sees_where_it_is_only_if_that_matters(words: str, sees: list[float]):

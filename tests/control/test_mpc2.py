@@ -15,9 +15,9 @@ from tiny_task import task as tiny_task
 from movlr_jax.control import muscle_controllers as laws
 from movlr_jax.control.build import close
 from movlr_jax.control.mpc import rules
-from movlr_jax.control.mpc.knots import ControlSpace
+from movlr_jax.control.mpc.knots import ControlSpace, PlanSpace
 from movlr_jax.control.mpc.mpc2 import PostureSpace, synergy_mixing
-from movlr_jax.control.mpc.planner import Planner, PlanSpace
+from movlr_jax.control.mpc.planner import Planner
 from movlr_jax.control.optimizers import Mpc2
 from movlr_jax.errors import UserError
 from movlr_jax.models import follow_couplings, model_adapter
@@ -28,7 +28,7 @@ from movlr_jax.rewards.state import instrument, layout_of
 from movlr_jax.types import SimState, Trajectory
 
 PLANNED = ("hip", "knee")
-LAWS = (laws.Linear(), laws.Linear(kp=2.0, kd=0.0, hold=False), laws.Product(), laws.Product(hold=False))
+LAWS = (laws.Linear(), laws.Linear(kp=2.0, kd=0.0, hold=False), laws.Product())
 REWARDS = [
     program('-shaping.smooth_abs(state.q("knee") - 1.0)'),
     program('-10.0 * jnp.square(state.q("hip"))', "-0.05 * jnp.mean(state.muscles)"),
@@ -135,14 +135,6 @@ def test_several_knots_move_the_target_between_postures(tiny, kind):
         ]
         np.testing.assert_allclose(*actions, atol=1e-5)
     np.testing.assert_array_equal(two.held(state)[:, 1], one.held(state)[:, 0])
-
-
-def test_a_plan_begins_at_the_posture_of_the_moment(tiny):
-    space = PostureSpace(laws.Linear(), tiny.model, tiny.layout, PLANNED)
-    state = tiny.physics.start(*tiny.states(3))
-    np.testing.assert_array_equal(space.held(state), state.qpos[:, None, 1:].astype(np.float32))
-    np.testing.assert_allclose(space.lower, [-0.5, 0.0])
-    np.testing.assert_allclose(space.upper, [1.6, 2.0])
 
 
 def test_kept_joints_are_held_where_they_were_told_whatever_the_state_and_the_plan(tiny):
@@ -293,15 +285,7 @@ def test_controls_between_knots_worked_by_hand():
     plans = np.stack([[0.0, 1.0, 0.5], [0.0, -0.02, 0.06]], axis=-1)[None, None].astype(np.float32)
     params, policy = space.params(physics, state, plans), space.policy(physics)
     one = jax.tree.map(lambda x: x[0], params)
-    for after, push, bomb in (
-        (-0.1, 0.0, 0.0),
-        (0.0, 0.0, 0.0),
-        (0.05, 0.25, -0.005),
-        (0.2, 1.0, -0.02),
-        (0.3, 0.75, 0.02),
-        (0.4, 0.5, 0.06),
-        (9.0, 0.5, 0.06),
-    ):
+    for after, push, bomb in ((-0.1, 0.0, 0.0), (0.05, 0.25, -0.005), (0.3, 0.75, 0.02), (9.0, 0.5, 0.06)):
         view = jax.tree.map(lambda x: x[0], state.replace(time=np.array([1.0 + after], np.float32)).step)
         np.testing.assert_allclose(policy(one, view, jax.random.key(0)), [push, bomb], atol=1e-6)
     held = space.held(state.replace(prev_action=np.array([[0.3, 0.05]], np.float32)))
@@ -386,21 +370,6 @@ def test_rows_that_diverge_never_win():
     assert not trajectory.diverged.any()
     leaps = np.abs(np.diff(trajectory.actions[..., 1], prepend=0.0))
     assert 0.01 < leaps.max() <= 0.1
-    close(planner)
-
-
-def test_when_every_sample_diverges_the_plan_stays():
-    """Nothing is known of what would be better, so what is held goes on."""
-    model = torque_model()
-    space = ControlSpace(model, knots=1, horizon_s=0.05)
-    config = rules.Mppi(samples=8, keep=0, sigma=1e-4, sigma_min=1e-4)
-    planner = planner_of(space, model, layout_of(model, {}), {}, config, horizon_s=0.05)
-    state = planner.sim_physics.start(np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 0)))
-    state = state.replace(prev_action=np.array([[0.3, 0.5]], np.float32))
-    controllers = planner.optimise([program("action[0]")], jax.random.key(0))
-    trajectory = controllers.rollout(state, steps=1, key=jax.random.key(0))
-    np.testing.assert_allclose(trajectory.actions[0, 0], [0.3, 0.5], atol=1e-6)
-    assert trajectory.diverged.all()
     close(planner)
 
 

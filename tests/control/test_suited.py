@@ -21,7 +21,6 @@ from movlr_jax.tasks import Task, simple_task
         (BodyFacts(12, "free", 12, 0.2725), 0.432, 4, 2),  # 2.6 sqrt(0.2725 / 9.81) = 0.433 s
         (BodyFacts(23, "free", 23, 5.0), 0.704, 6, 2),  # at most 0.7 s, in control steps of 16 ms
         (BodyFacts(23, "free", 23, 0.1, lies=True), 0.64, 6, 2),  # that should get up
-        (BodyFacts(4, "free", 0, 0.3), 0.64, 6, 2),  # a drone
         (BodyFacts(7, "fixed", 7, 0.5), 0.64, 6, 2),  # an arm
         (BodyFacts(1, "fixed", 0, 0.5, 1.2), 1.2, 10, 1),  # a cart with a pole
     ],
@@ -38,7 +37,6 @@ def test_horizon_knots_and_replans_follow_from_facts(facts: BodyFacts, horizon: 
     [
         (BodyFacts(23, "free", 23, 0.6), 0.15, 0.9),  # 3.5 of 23 joints
         (BodyFacts(23, "free", 23, 0.1, lies=True), 1.0, 0.0),
-        (BodyFacts(12, "free", 12, 0.3), 1.0, 0.0),  # a dog
         (BodyFacts(19, "free", 19, 0.9), 1.0, 0.0),  # H1, which turns with noise in all joints only
         (BodyFacts(24, "fixed", 24, 0.2), 0.15, 0.9),  # a hand
         (BodyFacts(8, "fixed", 8, 0.8), 1.0, 0.0),  # an arm with a gripper

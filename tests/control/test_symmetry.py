@@ -13,9 +13,9 @@ import pytest
 from movlr_jax._util.settings import changed
 from movlr_jax.config.compose import compose
 from movlr_jax.control.ppo import update as learning
+from movlr_jax.control.ppo.actions import action_space
 from movlr_jax.control.ppo.config import PolicyConfig, PpoConfig
-from movlr_jax.control.ppo.interface import action_space, observation
-from movlr_jax.control.ppo.observations import GAIT_MIRROR
+from movlr_jax.control.ppo.observations import GAIT_MIRROR, observation
 from movlr_jax.control.ppo.walking.symmetry import Reflection, action_reflection, observation_reflection, symmetric
 from movlr_jax.engine.tasks import task_of
 from movlr_jax.physics.native import NativePhysics

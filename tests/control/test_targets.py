@@ -173,11 +173,3 @@ def test_gains_follow_from_inertia_and_load():
     np.testing.assert_allclose(
         gains(TargetSettings(kp=7.0, kd=0.5), loaded, motors(loaded), np.zeros(1)), [[7], [0.5]]
     )
-
-
-def test_the_choice_is_said():
-    said: list[str] = []
-    build_optimizer(Mppi(), task_of(MOTOR_DOG), say=said.append)
-    assert any("joint targets for all 8 motors" in line and "kp" in line for line in said)
-    build_optimizer(Mppi(space="controls"), task_of(MOTOR_DOG), say=said.append)
-    assert "as set" in said[-1]

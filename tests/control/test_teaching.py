@@ -1,4 +1,4 @@
-"""A policy taught by another: against a divergence by sampling, and a teacher that sees otherwise."""
+"""A policy taught by another: against a divergence by sampling, and a teacher that sees otherwise; strides."""
 
 from __future__ import annotations
 
@@ -13,9 +13,17 @@ from test_posture import SMALL, STILL, build
 from movlr_jax._util.settings import changed
 from movlr_jax.control.ppo import update as learning
 from movlr_jax.control.ppo.policy_file import policy_settings, save_policy
+from movlr_jax.control.ppo.walking.anticipation import PHASES, at_phase
 from movlr_jax.control.ppo.walking.teaching import divergence
 
 KEY = jax.random.key(2)
+
+
+def test_angles_between_the_phases_of_a_table_are_interpolated_around_its_end():
+    table = jnp.asarray(np.arange(PHASES)[:, None] * [1.0, 10.0])
+    np.testing.assert_allclose(at_phase(table, 3.25 / PHASES), [3.25, 32.5], rtol=1e-5)
+    np.testing.assert_allclose(at_phase(table, 2 + 3.25 / PHASES), [3.25, 32.5], rtol=1e-4)
+    np.testing.assert_allclose(at_phase(table, 1 - 0.5 / PHASES), [24.5, 245.0], rtol=1e-4)
 
 
 def test_divergence_is_what_samples_say():

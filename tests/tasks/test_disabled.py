@@ -10,7 +10,7 @@ import pytest
 
 from movlr_jax.biomech.muscles import moment_arms
 from movlr_jax.biomech.static_optimisation import base_dofs, coupling_jacobian
-from movlr_jax.control.ranges import control_ranges
+from movlr_jax.control.mpc.knots import control_ranges
 from movlr_jax.errors import UserError
 from movlr_jax.evolution.scripted.plain_terms import plain_terms
 from movlr_jax.models import follow_couplings

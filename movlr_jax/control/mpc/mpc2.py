@@ -7,6 +7,7 @@ controller that converts z to muscle excitations at every control step.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,35 +16,32 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from movlr_jax.biomech.muscles import moment_arms
+from movlr_jax.biomech.muscles import bias, excitation_for, gain, moment_arms, muscle_params
 from movlr_jax.biomech.static_optimisation import StaticOptimiser, coupling_jacobian
-from movlr_jax.control.mpc.knots import between
-from movlr_jax.control.muscle_controllers import MuscleLaw
-from movlr_jax.control.muscle_controllers.actuation import Actuation, Keeping
+from movlr_jax.control.mpc.knots import PlanSpace, between
+from movlr_jax.control.muscle_controllers import MuscleLaw, Muscles
 from movlr_jax.models.adapter import follow_couplings, nominal_qpos, with_columns
 from movlr_jax.physics.base import Physics
 from movlr_jax.rewards.state import Layout
-from movlr_jax.types import Array, SimState, Step
+from movlr_jax.types import Array, Policy, SimState, Step
 
 if TYPE_CHECKING:
     from movlr_jax.tasks import Task
 
 
-def muscle_policy(
-    actuation: Actuation, sim_dt: float, ctrl_dt: float, horizon_s: float | None = None, spline: str = "linear"
-):
-    """Return a policy that applies `actuation` to params["target"].
+@dataclass(frozen=True)
+class Keeping:
+    """Joints outside the plan that muscles keep at fixed angles, and their moment arms."""
 
-    With horizon_s, the target is interpolated between its knots [knots, ...].
-    """
+    qpos: np.ndarray  # [nk] addresses
+    dofs: np.ndarray  # [nk]
+    at: np.ndarray  # [nk] rad
+    moment: np.ndarray  # [nu, nk] m, moment arms at these angles
 
-    def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
-        target = params["target"]
-        if horizon_s is not None:
-            target = between(target, view.time - params["start"], horizon_s, spline)
-        return actuation(params, target, view, sim_dt, ctrl_dt)
-
-    return policy
+    @property
+    def muscles(self) -> np.ndarray:
+        """Indices of the muscles that cross the joints."""
+        return np.flatnonzero(np.abs(self.moment).max(axis=1) > 1e-9)
 
 
 def synergy_mixing(planned: Sequence[str], synergies: Sequence[Sequence[str]], share: float) -> np.ndarray:
@@ -58,8 +56,8 @@ def synergy_mixing(planned: Sequence[str], synergies: Sequence[Sequence[str]], s
     return np.linalg.cholesky(covariance).T.astype(np.float32)
 
 
-class PostureSpace:
-    """Plans of MPC2: target angles of the planned joints."""
+class PostureSpace(PlanSpace):
+    """Plans of MPC2: target angles of the planned joints, and the muscle controller that moves joints to them."""
 
     def __init__(
         self,
@@ -76,17 +74,18 @@ class PostureSpace:
     ):
         """kept: joint -> rad, fixed targets of joints outside the plan. knots: postures of a plan over horizon_s."""
         kept = kept or {}
-        self.law, self._model, self.knots, self.horizon_s = law, model, knots, horizon_s
-        self.spline = spline
-        self.names = tuple(planned)
-        self.actuation = Actuation(law, model, layout, planned)
-        self.qpos, self.dofs = self.actuation.qpos, self.actuation.dofs
+        self.law, self._model, self._layout = law, model, layout
+        self.names, joints = tuple(planned), [model.joint(name) for name in planned]
+        lower, upper = (np.array([j.range[i] for j in joints], np.float32) for i in (0, 1))
+        super().__init__(lower, upper, knots, horizon_s, spline)
+        self.muscles = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), muscle_params(model))
+        self.qpos = np.array([j.qposadr[0] for j in joints])
+        self.dofs = np.array([j.dofadr[0] for j in joints])
         self._kept = np.array([model.joint(name).qposadr[0] for name in kept], int)
         self._kept_at = np.array(list(kept.values()))
         self._held = np.array([model.joint(name).dofadr[0] for name in kept], int)
         self.static = StaticOptimiser(model, np.concatenate([self.dofs, self._held]))
         self.mixing = synergy_mixing(planned, synergies, share)
-        self.lower, self.upper = self.actuation.lower, self.actuation.upper
         self._data = mujoco.MjData(model)
         self._last: tuple[bytes, np.ndarray] | None = None  # a state and its static feed-forward
         self._arms: tuple[bytes, np.ndarray] | None = None  # a state and its moment arms
@@ -103,12 +102,29 @@ class PostureSpace:
         moment = np.asarray(physics.kinematics(with_columns(qpos[None].copy(), self._kept, self._kept_at))[1][0])
         return Keeping(self._kept, self._held, self._kept_at, moment[:, self._held])
 
-    def begun(self, start: SimState) -> SimState:
-        return start
+    def policy(self, physics: Physics) -> Policy:
+        def policy(params: Any, view: Step, key: jax.Array) -> jax.Array:
+            target = params["target"]
+            if self.knots > 1:
+                target = between(target, view.time - params["start"], self.horizon_s, self.spline)
+            return self.excitations(params, target, view, physics.sim_dt, physics.ctrl_dt)
 
-    def policy(self, physics: Physics):
-        horizon_s = self.horizon_s if self.knots > 1 else None
-        return muscle_policy(self.actuation, physics.sim_dt, physics.ctrl_dt, horizon_s, self.spline)
+        return policy
+
+    def excitations(self, params: Any, target: Any, view: Step, sim_dt: float, ctrl_dt: float) -> jax.Array:
+        """Return excitations [nu] in [0, 1] for `target`, as the law made it. `params`: data of the current posture.
+
+        The excitation inverts one step of the activation dynamics. Lengths were measured one sim_dt ago and are
+        extrapolated with their velocity. The first control of a plan extrapolates by plan_dt what the episode
+        measured, so it differs from the one that is applied; correcting that did not improve the tracking of an arm
+        and a leg.
+        """
+        p, velocity = self.muscles, self._layout.velocities(view.sensors)
+        length = self._layout.lengths(view.sensors) + sim_dt * velocity
+        pull = jnp.minimum(gain(p, length, velocity), -1.0)
+        now = Muscles(length, velocity, bias(p, length), pull, view)
+        activation = self.law.activation(self, params, target, now)
+        return excitation_for(p, view.act[jnp.asarray(self._layout.activations)], activation, ctrl_dt)
 
     def held(self, state: SimState) -> np.ndarray:
         """Return plans [R, knots, nz] that hold the current posture of each row."""

@@ -11,37 +11,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from movlr_jax.control.episode import Loop, fold_in, play
-from movlr_jax.control.mpc.batches import Batches
-from movlr_jax.control.mpc.risk import RISKS
+from movlr_jax.control.mpc.knots import PlanSpace
 from movlr_jax.control.mpc.rules import PlanDistribution, shift
+from movlr_jax.control.mpc.rules.base import RISKS
 from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.control.targets import JointTargets
+from movlr_jax.errors import UserError
 from movlr_jax.physics.base import Physics
+from movlr_jax.physics.programs import out_of_memory
 from movlr_jax.rewards.program import RewardProgram, Scorer
 from movlr_jax.tasks import Task
-from movlr_jax.types import Array, Policy, Progress, SimState, Step, Trajectory
+from movlr_jax.types import Array, Progress, SimState, Step, Trajectory
 
 _UPDATES = 2**16  # number in the keys of the second update of a plan
-
-
-class PlanSpace(Protocol):
-    """The meaning of the numbers of a plan."""
-
-    lower: np.ndarray  # [dims]
-    upper: np.ndarray  # [dims]
-    mixing: np.ndarray  # [dims, dims], maps independent noise to the noise of plans; variances stay 1
-
-    def policy(self, physics: Physics) -> Policy: ...
-    def begun(self, start: SimState) -> SimState: ...  # with the controls before the first plan
-    def held(self, state: SimState) -> Array: ...  # [R, knots, dims]
-    def params(self, physics: Physics, state: SimState, plans: Array) -> Any: ...
 
 
 class Planner:
@@ -62,7 +51,7 @@ class Planner:
         self.name, self.config, self.task, self.space = config.name, config, task, space
         self.physics, self.sim_physics, self.scorer = physics, sim_physics, Scorer(task.layout, task.data)
         self.notes: Mapping[str, Any] = {}
-        self.horizon = plan_steps(config.horizon_s, physics.ctrl_dt)
+        self.horizon = max(1, round(config.horizon_s / physics.ctrl_dt))  # control steps of a plan
         self.batches = Batches(physics, self.horizon, say, config.mppi.worlds)
         # one policy object per physics, created once: physics compiles per policy and shape
         self.plan_policy, self.sim_policy = space.policy(physics), space.policy(sim_physics)
@@ -196,34 +185,20 @@ class PlannedControllers:
         noise_key: one key, or the keys [E] of E trials. initial [R]: first step of the episode. home
         [R, knots, dims]: the plan that holds the initial state. On a device, no data is copied to the host.
         """
-        for number in range(updates or self.planner.config.mppi.updates):
-            noise = fold_in(noise_key, _UPDATES + number) if number else noise_key
-            plan = self._updated(plan, state, initial, home, (noise, plan_key), number)
-        return plan
-
-    def _updated(
-        self,
-        plan: PlanDistribution,
-        state: SimState,
-        initial: Step,
-        home: Array,
-        keys: tuple[jax.Array, jax.Array],
-        number: int,
-    ) -> PlanDistribution:
-        """Return the plan of every row after one update: sample, roll out, score, update. See `replan`."""
-        noise_key, plan_key = keys
         p, n, xp = self.planner, self.planner.config.mppi.samples, self.planner.physics.xp
-        held, counted = p.space.held(state), list(self.counted)
-        plans = xp.asarray(p.sample(plan, held, home, noise_key, number))  # [R, N, knots, dims]
+        held = p.space.held(state)
+        for number in range(updates or p.config.mppi.updates):
+            noise = fold_in(noise_key, _UPDATES + number) if number else noise_key
+            plans, counted = xp.asarray(p.sample(plan, held, home, noise, number)), list(self.counted)
 
-        def costs_of(part: slice) -> Array:
-            if part.start == 0:  # also after parts that were too large
-                self.counted[:] = counted
-            return self.costs(plans[:, part], state, initial, plan_key)
+            def costs_of(part: slice, plans: Array = plans, counted: list[Any] = counted) -> Array:
+                if part.start == 0:  # also after parts that were too large
+                    self.counted[:] = counted
+                return self.costs(plans[:, part], state, initial, plan_key)
 
-        costs = p.batches.run(len(state.time), n, costs_of)
-        cost = costs[0] if len(costs) == 1 else xp.concatenate(costs, axis=1)
-        return p.update(plan, plans, cost)
+            costs = p.batches.run(len(state.time), n, costs_of)
+            plan = p.update(plan, plans, costs[0] if len(costs) == 1 else xp.concatenate(costs, axis=1))
+        return plan
 
     @cached_property
     def _reads(self) -> np.ndarray | None:
@@ -257,11 +232,6 @@ class PlannedControllers:
         return physics.collect(p.risk(costs.reshape(rows, n, worlds), p.config.mppi.tail) if worlds > 1 else costs)
 
 
-def plan_steps(horizon_s: float, ctrl_dt: float) -> int:
-    """Return the number of control steps of a plan."""
-    return max(1, round(horizon_s / ctrl_dt))
-
-
 def _spread(xp: Any, tree: Any, n: int) -> Any:
     """Repeat every row n times, consecutively."""
     return jax.tree.map(lambda x: xp.asarray(x).repeat(n, axis=0), tree)
@@ -291,3 +261,51 @@ def _costs(xp: Any, totals: Sequence[Array], diverged: Array, rows: int) -> Arra
     """Return costs [rows, N] from the totals [N', T] of K candidates and the divergence flags [K * N']."""
     costs = -xp.stack([xp.asarray(t) for t in totals]).mean(axis=-1).reshape(rows, -1)
     return xp.where(xp.asarray(diverged).reshape(rows, -1), xp.inf, costs)
+
+
+class Batches:
+    """Splits the N plans of a batch: by an estimate of their memory, and further if the device has not enough."""
+
+    def __init__(self, physics: Physics, steps: int, say: Callable[[str], object], worlds: int = 1):
+        """steps: control steps of a plan. worlds: rollouts of each plan."""
+        self._physics, self._steps, self._say, self._worlds = physics, steps, say, worlds
+        self._least: dict[tuple[int, int], int] = {}  # (rows, N) -> parts, of batches that did not fit
+        self._known: set[tuple[int, int, int]] = set()  # (rows, N, parts) that have run
+        self._said = 1
+
+    def of(self, rows: int, n: int) -> list[slice]:
+        """Split the N plans of `rows` rows into equal parts."""
+        needed = max(self._physics.parts(rows * n * self._worlds, self._steps), self._least.get((rows, n), 1))
+        count = next(c for c in range(1, n + 1) if n % c == 0 and (c >= needed or c == n))
+        if count > self._said:
+            self._said = count
+            number = rows * n * self._worlds
+            self._say(
+                f"  memory: {number} rollouts of {self._steps} steps do not fit into memory together; they run in "
+                f"{count} parts of {number // count}"
+            )
+        return [slice(i, i + n // count) for i in range(0, n, n // count)]
+
+    def run(self, rows: int, n: int, function: Callable[[slice], Any]) -> list[Any]:
+        """Return the results of `function` for all parts; smaller parts if the device runs out of memory.
+
+        Raises UserError if the rollouts of a single plan do not fit.
+        """
+        while True:
+            parts = self.of(rows, n)
+            size = (rows, n, len(parts))
+            try:
+                done = [function(part) for part in parts]
+                if size not in self._known:
+                    jax.block_until_ready(done)  # a device reports its errors when it is done
+                    self._known.add(size)
+                return done
+            except jax.errors.JaxRuntimeError as error:
+                if not out_of_memory(error):
+                    raise
+                self._least[rows, n] = len(parts) + 1
+                if len(parts) == n:
+                    raise UserError(
+                        f"physics={self._physics.name}: {rows * self._worlds} rollouts of {self._steps} steps do not "
+                        "fit into the memory of the device; use fewer candidates or a smaller optimizer.horizon_s"
+                    ) from None

@@ -159,6 +159,8 @@ class _Graph:
         special = getattr(self, f"_op_{name.replace('-', '_')}", None)
         if special is not None:
             return [special(eqn, inputs)]
+        if name in _SHORT:
+            return [_SHORT[name](self, eqn, inputs)]
         if name in _SAME:
             return [self.emit(_SAME[name], inputs)]
         raise UserError(
@@ -184,33 +186,30 @@ class _Graph:
             stacked.append(results[carried:])
         if params["reverse"]:
             stacked.reverse()
-        return [*carry, *(self._stack([row[j] for row in stacked]) for j in range(len(stacked[0])))]
+        return [*carry, *(self.stack([row[j] for row in stacked]) for j in range(len(stacked[0])))]
 
     def _row(self, value: Value, i: int) -> Value:
         if isinstance(value, np.ndarray):
             return np.asarray(value[i])
         return self.emit("Gather", [value, np.array(i, np.int64)], axis=0)
 
-    def _stack(self, rows: Sequence[Value]) -> Value:
+    def stack(self, rows: Sequence[Value], axis: int = 0) -> Value:
         if all(isinstance(row, np.ndarray) for row in rows):
-            return np.stack(rows)  # pyright: ignore[reportArgumentType, reportCallIssue]
-        zero = np.array([0], np.int64)
-        return self.emit("Concat", [self.emit("Unsqueeze", [row, zero]) for row in rows], axis=0)
+            return np.stack(rows, axis)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        place = np.array([axis], np.int64)
+        return self.emit("Concat", [self.emit("Unsqueeze", [row, place]) for row in rows], axis=axis)
 
     def _slice(self, x: Value, start: Any, stop: Any, axes: Any, steps: Any = None, output: str = "") -> str:
         parts = [np.asarray(part, np.int64) for part in (start, stop, axes)]
         more = [] if steps is None else [np.asarray(steps, np.int64)]
         return self.emit("Slice", [x, *parts, *more], output)
 
-    def _reshape(self, x: Value, shape: Sequence[int]) -> Value:
+    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
         if isinstance(x, np.ndarray):
             return x.reshape(shape)
         return self.emit("Reshape", [x, np.array(shape, np.int64)])
 
     # Operations by name, each (equation, inputs) -> output.
-
-    def _op_square(self, eqn: Any, x: list[Value]) -> Value:
-        return self.emit("Mul", [x[0], x[0]])
 
     def _op_integer_pow(self, eqn: Any, x: list[Value]) -> Value:
         power, result = abs(eqn.params["y"]), x[0]
@@ -218,31 +217,10 @@ class _Graph:
             result = self.emit("Mul", [result, x[0]])
         return result if eqn.params["y"] > 0 else self.emit("Reciprocal", [result])
 
-    def _op_rsqrt(self, eqn: Any, x: list[Value]) -> Value:
-        return self.emit("Reciprocal", [self.emit("Sqrt", x)])
-
-    def _op_log1p(self, eqn: Any, x: list[Value]) -> Value:
-        return self.emit("Log", [self.emit("Add", [x[0], np.array(1.0, np.float32)])])
-
-    def _op_expm1(self, eqn: Any, x: list[Value]) -> Value:
-        return self.emit("Sub", [self.emit("Exp", x), np.array(1.0, np.float32)])
-
     def _op_round(self, eqn: Any, x: list[Value]) -> Value:
         if int(eqn.params["rounding_method"]) != 1:  # to nearest even, as ONNX rounds
             raise UserError("export: this policy rounds away from zero, which ONNX cannot; use jnp.round")
         return self.emit("Round", x)
-
-    def _op_rem(self, eqn: Any, x: list[Value]) -> Value:
-        return self.emit("Mod", x, fmod=1)
-
-    def _op_ne(self, eqn: Any, x: list[Value]) -> Value:
-        return self.emit("Not", [self.emit("Equal", x)])
-
-    def _op_is_finite(self, eqn: Any, x: list[Value]) -> Value:
-        return self.emit("Not", [self.emit("Or", [self.emit("IsNaN", x), self.emit("IsInf", x)])])
-
-    def _op_clamp(self, eqn: Any, x: list[Value]) -> Value:
-        return self.emit("Min", [self.emit("Max", [x[1], x[0]]), x[2]])
 
     def _op_select_n(self, eqn: Any, x: list[Value]) -> Value:
         if len(x) != 3:
@@ -252,9 +230,6 @@ class _Graph:
             which = self.emit("Cast", [which], to=TensorProto.BOOL)
         return self.emit("Where", [which, x[2], x[1]])
 
-    def _op_convert_element_type(self, eqn: Any, x: list[Value]) -> Value:
-        return self.emit("Cast", x, to=_TYPES[str(eqn.outvars[0].aval.dtype)])
-
     def _op_dot_general(self, eqn: Any, x: list[Value]) -> Value:
         (left, right), (left_batch, right_batch) = eqn.params["dimension_numbers"]
         a, b = (atom.aval.ndim for atom in eqn.invars)
@@ -262,22 +237,18 @@ class _Graph:
             # as matrices: ONNX Runtime 1.32 fuses a transposed matrix and a vector to a wrong product
             rows, columns = (atom.aval.shape for atom in eqn.invars)
             sides = (
-                self._reshape(x[0], (1, *rows) if a == 1 else rows),
-                self._reshape(x[1], (*columns, 1) if b == 1 else columns),
+                self.reshape(x[0], (1, *rows) if a == 1 else rows),
+                self.reshape(x[1], (*columns, 1) if b == 1 else columns),
             )
             product = self.emit("MatMul", sides)
-            return self._reshape(product, eqn.outvars[0].aval.shape)
-        letters = iter(string.ascii_lowercase)
-        names: tuple[list[str], list[str]] = ([""] * a, [""] * b)
+            return self.reshape(product, eqn.outvars[0].aval.shape)
+        names = (list(string.ascii_lowercase[:a]), list(string.ascii_uppercase[:b]))
         shared = [*zip(left_batch, right_batch, strict=True), *zip(left, right, strict=True)]
         for i, j in shared:
-            names[0][i] = names[1][j] = next(letters)
-        free = [[k for k in range(n) if not of[k]] for n, of in zip((a, b), names, strict=True)]
-        for of, places in zip(names, free, strict=True):
-            for k in places:
-                of[k] = next(letters)
+            names[1][j] = names[0][i]
         result = [names[0][i] for i in left_batch]
-        result += [of[k] for of, places in zip(names, free, strict=True) for k in places]
+        for side, of in enumerate(names):
+            result += [letter for k, letter in enumerate(of) if k not in [pair[side] for pair in shared]]
         return self.emit("Einsum", x, equation=f"{''.join(names[0])},{''.join(names[1])}->{''.join(result)}")
 
     def _op_broadcast_in_dim(self, eqn: Any, x: list[Value]) -> Value:
@@ -285,24 +256,8 @@ class _Graph:
         before = [1] * len(shape)
         for place, size in zip(places, eqn.invars[0].aval.shape, strict=True):
             before[place] = size
-        inner = self._reshape(x[0], before)
+        inner = self.reshape(x[0], before)
         return inner if tuple(before) == tuple(shape) else self.emit("Expand", [inner, np.array(shape, np.int64)])
-
-    def _op_reshape(self, eqn: Any, x: list[Value]) -> Value:
-        return self._reshape(x[0], eqn.outvars[0].aval.shape)
-
-    _op_squeeze = _op_expand_dims = _op_reshape
-
-    def _op_transpose(self, eqn: Any, x: list[Value]) -> Value:
-        return self.emit("Transpose", x, perm=list(eqn.params["permutation"]))
-
-    def _op_concatenate(self, eqn: Any, x: list[Value]) -> Value:
-        return self.emit("Concat", x, axis=eqn.params["dimension"])
-
-    def _op_stack(self, eqn: Any, x: list[Value]) -> Value:
-        axis = eqn.params["axis"]
-        rows = [self.emit("Unsqueeze", [row, np.array([axis], np.int64)]) for row in x]
-        return self.emit("Concat", rows, axis=axis)
 
     def _op_slice(self, eqn: Any, x: list[Value]) -> Value:
         p = eqn.params
@@ -318,16 +273,13 @@ class _Graph:
         axes, shape = eqn.params["dimensions"], eqn.invars[0].aval.shape
         return self._slice(x[0], [-1] * len(axes), [-shape[a] - 1 for a in axes], axes, [-1] * len(axes))
 
-    def _op_cumsum(self, eqn: Any, x: list[Value]) -> Value:
-        return self.emit("CumSum", [x[0], np.array(eqn.params["axis"])], reverse=int(eqn.params["reverse"]))
-
     def _op_dynamic_slice(self, eqn: Any, x: list[Value]) -> Value:
         shape, sizes, result = eqn.invars[0].aval.shape, eqn.params["slice_sizes"], x[0]
         for axis, (start, length, size) in enumerate(zip(x[1:], shape, sizes, strict=True)):
             if length == size:
                 continue
             begin = self._within(start, 0, length - size)
-            rows = self.emit("Add", [self._reshape(begin, [1]), np.arange(size)])
+            rows = self.emit("Add", [self.reshape(begin, [1]), np.arange(size)])
             result = self.emit("Gather", [result, rows], axis=axis)
         return result
 
@@ -341,13 +293,13 @@ class _Graph:
         if isinstance(x[1], np.ndarray):  # what is gathered, as indices of the flat array
             flat = np.arange(operand.size, dtype=np.int32).reshape(operand.shape)
             (places,) = _computed(eqn, [flat, x[1]])
-            return self.emit("Gather", [self._reshape(x[0], [-1]), places.astype(np.int64)], axis=0)
+            return self.emit("Gather", [self.reshape(x[0], [-1]), places.astype(np.int64)], axis=0)
         whole = all(p["slice_sizes"][i] == n for i, n in enumerate(operand.shape) if i != 0)
         rows = dims.start_index_map == (0,) and dims.collapsed_slice_dims == (0,) and not dims.operand_batching_dims
         trailing = tuple(range(eqn.outvars[0].aval.ndim - operand.ndim + 1, eqn.outvars[0].aval.ndim))
         if not (whole and rows and tuple(dims.offset_dims) == trailing):
             raise UserError("export: this policy looks values up in a way that has no translation to ONNX")
-        index = self._reshape(x[1], eqn.invars[1].aval.shape[:-1])
+        index = self.reshape(x[1], eqn.invars[1].aval.shape[:-1])
         return self.emit("Gather", [x[0], self._within(index, 0, operand.shape[0] - 1)], axis=0)
 
     def _op_scatter(self, eqn: Any, x: list[Value]) -> Value:
@@ -357,7 +309,7 @@ class _Graph:
         old = np.arange(operand.size, dtype=np.int32).reshape(operand.shape)
         new = operand.size + np.arange(updates.size, dtype=np.int32).reshape(updates.shape)
         (places,) = _computed(eqn, [old, x[1], new])  # pyright: ignore[reportArgumentType]
-        both = self.emit("Concat", [self._reshape(x[0], [-1]), self._reshape(x[2], [-1])], axis=0)
+        both = self.emit("Concat", [self.reshape(x[0], [-1]), self.reshape(x[2], [-1])], axis=0)
         return self.emit("Gather", [both, places.astype(np.int64)], axis=0)
 
     def _op_scatter_add(self, eqn: Any, x: list[Value]) -> Value:
@@ -367,36 +319,52 @@ class _Graph:
         units = np.eye(updates.size, dtype=np.float32).reshape(updates.size, *updates.shape)
         zeros = np.zeros(operand.shape, np.float32)
         columns = [_computed(eqn, [zeros, x[1], unit])[0].ravel() for unit in units]  # pyright: ignore[reportArgumentType]
-        added = self.emit("MatMul", [np.stack(columns, axis=1), self._reshape(x[2], [-1])])
-        return self.emit("Add", [x[0], self._reshape(added, operand.shape)])
+        added = self.emit("MatMul", [np.stack(columns, axis=1), self.reshape(x[2], [-1])])
+        return self.emit("Add", [x[0], self.reshape(added, operand.shape)])
 
     def _known_places(self, x: list[Value]) -> None:
         if not isinstance(x[1], np.ndarray):
             raise UserError("export: this policy writes to computed places, which has no translation to ONNX")
 
-    def _reduce(self, kind: str, eqn: Any, x: Value) -> Value:
+    def reduce(self, kind: str, eqn: Any, x: Value) -> Value:
         axes = np.array(eqn.params["axes"], np.int64)
         return self.emit(f"Reduce{kind}", [x, axes], keepdims=0)
 
-    def _op_reduce_sum(self, eqn: Any, x: list[Value]) -> Value:
-        return self._reduce("Sum", eqn, x[0])
+    def reduce_bools(self, kind: str, eqn: Any, x: Value) -> Value:
+        number = self.reduce(kind, eqn, self.emit("Cast", [x], to=TensorProto.INT32))
+        return self.emit("Cast", [number], to=TensorProto.BOOL)
 
-    def _op_reduce_max(self, eqn: Any, x: list[Value]) -> Value:
-        return self._reduce("Max", eqn, x[0])
 
-    def _op_reduce_min(self, eqn: Any, x: list[Value]) -> Value:
-        return self._reduce("Min", eqn, x[0])
-
-    def _op_reduce_prod(self, eqn: Any, x: list[Value]) -> Value:
-        return self._reduce("Prod", eqn, x[0])
-
-    def _op_reduce_and(self, eqn: Any, x: list[Value]) -> Value:
-        number = self.emit("Cast", x, to=TensorProto.INT32)
-        return self.emit("Cast", [self._reduce("Min", eqn, number)], to=TensorProto.BOOL)
-
-    def _op_reduce_or(self, eqn: Any, x: list[Value]) -> Value:
-        number = self.emit("Cast", x, to=TensorProto.INT32)
-        return self.emit("Cast", [self._reduce("Max", eqn, number)], to=TensorProto.BOOL)
+_ONE = np.array(1.0, np.float32)
+# operations that are one expression: (graph, equation, inputs) -> output
+_SHORT: dict[str, Callable[[_Graph, Any, list[Value]], Value]] = {
+    "square": lambda graph, eqn, x: graph.emit("Mul", [x[0], x[0]]),
+    "rsqrt": lambda graph, eqn, x: graph.emit("Reciprocal", [graph.emit("Sqrt", x)]),
+    "log1p": lambda graph, eqn, x: graph.emit("Log", [graph.emit("Add", [x[0], _ONE])]),
+    "expm1": lambda graph, eqn, x: graph.emit("Sub", [graph.emit("Exp", x), _ONE]),
+    "rem": lambda graph, eqn, x: graph.emit("Mod", x, fmod=1),
+    "ne": lambda graph, eqn, x: graph.emit("Not", [graph.emit("Equal", x)]),
+    "is_finite": lambda graph, eqn, x: graph.emit(
+        "Not", [graph.emit("Or", [graph.emit("IsNaN", x), graph.emit("IsInf", x)])]
+    ),
+    "clamp": lambda graph, eqn, x: graph.emit("Min", [graph.emit("Max", [x[1], x[0]]), x[2]]),
+    "convert_element_type": lambda graph, eqn, x: graph.emit("Cast", x, to=_TYPES[str(eqn.outvars[0].aval.dtype)]),
+    **dict.fromkeys(
+        ("reshape", "squeeze", "expand_dims"), lambda graph, eqn, x: graph.reshape(x[0], eqn.outvars[0].aval.shape)
+    ),
+    "transpose": lambda graph, eqn, x: graph.emit("Transpose", x, perm=list(eqn.params["permutation"])),
+    "concatenate": lambda graph, eqn, x: graph.emit("Concat", x, axis=eqn.params["dimension"]),
+    "stack": lambda graph, eqn, x: graph.stack(x, eqn.params["axis"]),
+    "cumsum": lambda graph, eqn, x: graph.emit(
+        "CumSum", [x[0], np.array(eqn.params["axis"])], reverse=int(eqn.params["reverse"])
+    ),
+    "reduce_sum": lambda graph, eqn, x: graph.reduce("Sum", eqn, x[0]),
+    "reduce_max": lambda graph, eqn, x: graph.reduce("Max", eqn, x[0]),
+    "reduce_min": lambda graph, eqn, x: graph.reduce("Min", eqn, x[0]),
+    "reduce_prod": lambda graph, eqn, x: graph.reduce("Prod", eqn, x[0]),
+    "reduce_and": lambda graph, eqn, x: graph.reduce_bools("Min", eqn, x[0]),
+    "reduce_or": lambda graph, eqn, x: graph.reduce_bools("Max", eqn, x[0]),
+}
 
 
 def _computed(eqn: Any, inputs: Sequence[Any]) -> list[np.ndarray]:

@@ -30,14 +30,11 @@ def export_policy(ppo: PpoTrainer, path: Path) -> list[Path]:
     `action=posture` includes the muscle controller. It acts with the mode of its distribution. Raises UserError.
     """
     physics, model = ppo.sim_physics, ppo.space.model
-    learners, _ = ppo.begin(1, jax.random.key(0))
-    first = jax.tree.map(lambda x: np.asarray(x)[0], (learners.normalizer, learners.params.policy))
-    dist = ppo.network.parametric_action_distribution
+    acting, key = ppo.acting(), jax.random.key(0)
 
     def policy(time, qpos, qvel, act, sensordata, ctrl):
         view = Step(time=time, qpos=qpos, qvel=qvel, act=act, sensors=sensordata, prev_action=ctrl)
-        action = dist.mode(ppo.network.policy_network.apply(*first, ppo.see(view)))
-        return jnp.asarray(ppo.space.controls(action, view, physics.sim_dt, physics.ctrl_dt), jnp.float32)
+        return jnp.asarray(ppo.space.controls(acting(view, key), view, physics.sim_dt, physics.ctrl_dt), jnp.float32)
 
     sizes = {name: () if size is None else (int(getattr(model, size)),) for name, size in INPUTS.items()}
     start = ppo.pool.step
@@ -49,7 +46,7 @@ def export_policy(ppo: PpoTrainer, path: Path) -> list[Path]:
         "mujoco": mujoco.__version__,
         "actuators": json.dumps([model.actuator(i).name for i in range(model.nu)]),
         "start": json.dumps({name: np.asarray(getattr(start, name))[0].tolist() for name in ("qpos", "qvel", "act")}),
-        **{name: str(value) for name, value in ppo.notes.items() if name not in ("groups",)},
+        **{name: str(value) for name, value in ppo.notes.items() if name != "groups"},
     }
     doc = "Inputs are the arrays of mjData of these names, of the model next to this file; action is the next ctrl."
     made = onnx_model(policy, sizes, OUTPUT, about, doc)

@@ -1,4 +1,4 @@
-"""Observations and action spaces of trained policies."""
+"""What a learner commands, by the settings: for the policies of the package and for environments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,27 +14,24 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.geometry import fit_geometry
-from movlr_jax.biomech.world import up_of
+from movlr_jax.control.mpc.knots import control_ranges
+from movlr_jax.control.mpc.mpc2 import PostureSpace, posture_space
 from movlr_jax.control.muscle_controllers import LAWS
 from movlr_jax.control.ppo.config import PdConfig
-from movlr_jax.control.ranges import control_ranges
+from movlr_jax.control.ppo.dynsyn import checked_groups, find_groups
+from movlr_jax.control.settings import Mpc2Settings, PpoSettings
 from movlr_jax.control.targets import JointTargets, joint_targets, posture_of, target_box
 from movlr_jax.errors import UserError
 from movlr_jax.models.actuators import servo_controls, servos
-from movlr_jax.models.derived import on_base
 from movlr_jax.models.load import with_load
 from movlr_jax.models.motors import TargetSettings
 from movlr_jax.physics.native import NativePhysics
-from movlr_jax.rewards.state import Layout
+from movlr_jax.tasks import Task
+from movlr_jax.tasks.simple import controls_text
 from movlr_jax.types import Array, SimState, Step, Trajectory
 
-if TYPE_CHECKING:
-    from movlr_jax.control.mpc.mpc2 import PostureSpace
-    from movlr_jax.tasks import Task
-
-Observe = Callable[[Step], jax.Array]  # observation [no] of one simulation
+Starts = tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [S, nq], qvel [S, nv], act [S, na]
 _LEAST_REACH = 1e-3  # rad
-OFF = 0.5  # m, bound of the observed distance from a line
 _LEAST = 0.02  # smallest resting excitation of a muscle, so that a policy can also decrease it
 
 
@@ -76,82 +73,51 @@ class ActionSpace:
         return replace(self.joints.recorded(np, start, made), extras=made.extras)
 
 
-def observation(
-    model: mujoco.MjModel,
-    layout: Layout,
-    goals: Mapping[str, Array],
-    what: Sequence[str],
-    more: Mapping[str, Observe] | None = None,
-    aside: np.ndarray | None = None,
-) -> Observe:
-    """Return a function that concatenates the observations named in `what` to one vector [no].
+def action_space(config: PpoSettings, task: Task, starts: Starts) -> ActionSpace:
+    """Return the action space of the settings, around the start states (qpos, qvel, act)."""
+    kind, policy = config.action, config.ppo.policy
+    if kind == "pd":
+        return pd(task.model, config.pd, starts[0][0])
+    if kind == "targets":
+        return planned(task)
+    if task.course.rest is None:
+        rest = resting_controls(task.model, starts[0][0], starts[2].mean(axis=0))
+    else:
+        rest = np.asarray(task.course.rest)
+    if kind not in ("groups", "posture"):
+        return controls(task.model, rest)
+    if kind == "groups" and policy.muscle_groups:
+        of = checked_groups(policy.muscle_groups, task.model.nu)
+        return grouped(task.model, rest, of, config.groups.correction)
+    physics = NativePhysics(task.model, task.layout, sim_dt=config.sim_dt, ctrl_dt=config.ctrl_dt)
+    if kind == "posture":
+        moved = [task.adapter.planned_joints.index(name) for name in policy.joints]
+        made, limits = posture_space(config.muscle, task), policy.reach == "limits"
+        return posture(made, physics, starts[0][0], rest, config.pd.beta, moved, limits)
+    of, silhouette = find_groups(physics, starts, config.groups)
+    physics.close()
+    return grouped(task.model, rest, of, config.groups.correction, {"silhouette": silhouette})
 
-    qpos, qvel, act, prev_action; touch: forces in body weights; goal: the goals of the task and, for each
-    `<thing>_pos`, the vector from the thing to it. If the task has a heading, the horizontal position of a floating
-    base is omitted, since the task is the same anywhere on the ground; of a travel without an end, all of it but
-    how far to the left it is, along `aside` [3]. If it has a stride frequency, goal includes sine and cosine of the
-    gait phase. more: further observations by name.
+
+def acting_task(config: Mpc2Settings | PpoSettings, task: Task) -> Task:
+    """Return `task` with the actuators that joint targets (PD) command, which its measures then also read.
+
+    The controls in the programs that the package wrote for the task become those targets.
     """
-    ground = travel(model) if "heading" in goals or aside is not None else {}
-    kept, place = np.setdiff1d(np.arange(model.nq), list(ground)), np.array(list(ground), int)
-    left = np.array([axis @ aside for axis in ground.values()]) if aside is not None else np.zeros(0)
-    strays = np.abs(left).max(initial=0.0) > 0.5
-    weight = max(float(model.body_mass.sum()) * float(np.linalg.norm(model.opt.gravity)), 1.0)
-    parts = [np.array(addresses) for addresses in layout.touch.values()]
-    aims = {name: jnp.asarray(value, jnp.float32) for name, value in goals.items()}
-    ways = [
-        (layout.blocks["pos"] + 3 * layout.bodies[thing] if thing in layout.bodies else layout.sites[thing], aim)
-        for name, aim in aims.items()
-        if (thing := name.removesuffix("_pos")) != name and (thing in layout.bodies or thing in layout.sites)
-    ]
-
-    def clock(time: Array) -> list[jax.Array]:
-        if "stride_frequency" not in aims:
-            return []
-        phase = 2 * jnp.pi * aims["stride_frequency"] * time
-        return [jnp.stack([jnp.sin(phase), jnp.cos(phase)])]
-
-    def observe(view: Step) -> jax.Array:
-        pieces = {
-            "qpos": lambda: [
-                view.qpos[kept],
-                *([jnp.clip(view.qpos[place] @ left, -OFF, OFF)[None]] if strays else []),
-            ],
-            "qvel": lambda: [view.qvel],
-            "act": lambda: [view.act],
-            "touch": lambda: [view.sensors[part].sum()[None] / weight for part in parts],
-            "prev_action": lambda: [view.prev_action],
-            "goal": lambda: [
-                *(jnp.ravel(aim) for aim in aims.values()),
-                *(aim - view.sensors[at : at + 3] for at, aim in ways),
-                *clock(view.time),
-            ],
-            **{name: lambda see=see: [see(view)] for name, see in (more or {}).items()},
-        }
-        seen = [jnp.asarray(x, jnp.float32) for name in what for x in pieces[name]()]
-        if not seen:
-            raise UserError(
-                f"optimizer.ppo.observe=[{','.join(what)}] observes nothing of this model; add qpos and qvel"
-            )
-        return jnp.concatenate(seen)
-
-    return observe
-
-
-def travel(model: mujoco.MjModel) -> dict[int, np.ndarray]:
-    """Return the qpos addresses and axes [3] of the horizontal position of floating bases (free joints, slides)."""
-    addresses: dict[int, np.ndarray] = {}
-    data = mujoco.MjData(model)
-    mujoco.mj_kinematics(model, data)
-    up = up_of(model, data)
-    for j in range(model.njnt):
-        kind, at = model.jnt_type[j], int(model.jnt_qposadr[j])
-        if kind == mujoco.mjtJoint.mjJNT_FREE:
-            addresses |= {at + i: np.eye(3)[i] for i in range(3) if abs(up[i]) < 0.5}
-        slide = kind == mujoco.mjtJoint.mjJNT_SLIDE and on_base(model, int(model.jnt_bodyid[j]))
-        if slide and abs(data.xaxis[j] @ up) < 0.5:
-            addresses[at] = data.xaxis[j].copy()
-    return addresses
+    if task.course.holds_controls:
+        raise UserError(
+            f"optimizer.ppo.action=pd commands joint targets, but {task.name} plays the torques of its own "
+            "motors again; use optimizer.ppo.action=controls"
+        )
+    at = task.start(np.random.default_rng(0), config.ppo.starts)[0][0]
+    space = pd(task.model, config.pd, at)
+    acting = task.replace(model=space.model, rest=space.rest)
+    if not task.rewards.controls:
+        return acting
+    commanded = controls_text(space.model, acting.resting(at))
+    first = task.rewards.initial.replace(f"jnp.square({task.rewards.controls})", f"jnp.square({commanded})")
+    human = first if task.rewards.human == task.rewards.initial else task.rewards.human
+    return acting.replace(initial=first, human=human, controls=commanded)
 
 
 def controls(model: mujoco.MjModel, rest: np.ndarray) -> ActionSpace:
@@ -160,11 +126,12 @@ def controls(model: mujoco.MjModel, rest: np.ndarray) -> ActionSpace:
     return ActionSpace(model, model.nu, _around(rest, rest - low, high - rest, low, high), {"action": "controls"})
 
 
-def planned(task: Task, settings: TargetSettings) -> ActionSpace:
+def planned(task: Task) -> ActionSpace:
     """Return the action space of what a planner plans: joint targets around the posture of the start, where it can.
 
     0 maps to the controls that hold the posture, -1 and 1 to the limits of plans.
     """
+    settings = TargetSettings()
     targets, _ = joint_targets(settings, task, "auto")
     model, resting = (targets.model, partial(targets.resting, task)) if targets else (task.model, task.resting)
     posture = posture_of(task)
@@ -219,6 +186,24 @@ def pd(model: mujoco.MjModel, config: PdConfig, posture: np.ndarray) -> ActionSp
     )
 
 
+def grouped(
+    model: mujoco.MjModel, rest: np.ndarray, of: np.ndarray, correction: float, notes: Mapping[str, Any] | None = None
+) -> ActionSpace:
+    """Return the action space of DynSyn: one action per group and a correction per muscle; size is groups + nu.
+
+    a_i = clip(g_of(i) + rho c_i, -1, 1), with the group of[i] of muscle i.
+    """
+    plain, count = controls(model, rest), int(of.max()) + 1
+
+    def command(a: jax.Array, *seen: Any) -> jax.Array:
+        return plain.controls(jnp.clip(a[:count][of] + correction * a[count:], -1.0, 1.0), *seen)
+
+    names = {model.actuator(i).name: int(group) for i, group in enumerate(of)}
+    return ActionSpace(
+        model, count + model.nu, command, {"action": "muscle groups", **(notes or {}), "groups": names}
+    )
+
+
 def posture(
     space: PostureSpace,
     physics: NativePhysics,
@@ -234,32 +219,30 @@ def posture(
     polynomials (`biomech.geometry`). rest [nu]: activations of quiet standing, used as static feed-forward.
     moved: indices of the planned joints that the policy commands (default: all); the others are held.
     """
-    actuation = space.actuation
-    geometry = fit_geometry(lambda z: space.lengths(physics, qpos, z), actuation.lower, actuation.upper)
-    z0, hold = (jnp.asarray(x, jnp.float32) for x in (qpos[actuation.qpos], rest if space.law.hold else 0 * rest))
-
+    geometry = fit_geometry(lambda z: space.lengths(physics, qpos, z), space.lower, space.upper)
+    z0, hold = (jnp.asarray(x, jnp.float32) for x in (qpos[space.qpos], rest if space.law.hold else 0 * rest))
     commanded = np.arange(len(z0)) if moved is None else np.array(moved, int)
     stiffness = space.law.stiffness(np.isin(np.arange(len(z0)), commanded))
-    keeping = space.keeping(physics, qpos)
+    some = {"hold": hold, "stiffness": stiffness, "kept": space.keeping(physics, qpos)}
+    fixed = {name: value for name, value in some.items() if value is not None}
     up, down = (
         jnp.minimum(beta, jnp.maximum(x, _LEAST_REACH))[commanded] if limits else jnp.full(len(commanded), beta)
-        for x in (actuation.upper - z0, z0 - actuation.lower)
+        for x in (space.upper - z0, z0 - space.lower)
     )
+    at = z0[commanded]
 
     def command(a: jax.Array, view: Step, sim_dt: float, ctrl_dt: float) -> jax.Array:
-        z = jnp.clip(z0.at[commanded].add(jnp.where(a < 0, down, up) * a), actuation.lower, actuation.upper)
+        z = jnp.clip(z0.at[commanded].add(jnp.where(a < 0, down, up) * a), space.lower, space.upper)
         target = space.law.target(_Targets(z, geometry.lengths(z), geometry.moments(z)))
-        arms = geometry.moments(view.qpos[actuation.qpos])
-        params: dict[str, Any] = {"hold": hold, "moment": arms}
-        if stiffness is not None:
-            params["stiffness"] = stiffness
-        if keeping is not None:
-            params["kept"] = keeping
-        return actuation(params, target, view, sim_dt, ctrl_dt)
+        params = {**fixed, "moment": geometry.moments(view.qpos[space.qpos])}
+        return space.excitations(params, target, view, sim_dt, ctrl_dt)
+
+    def action_of(angles: jax.Array) -> jax.Array:
+        off = angles - at
+        return jnp.clip(off / jnp.where(off < 0, down, up), -1.0, 1.0)
 
     notes = {"action": "muscle postures", **LAWS.record(space.law), "beta": beta}
-    names, at = tuple(space.names[i] for i in commanded), z0[commanded]
-    targets = Targets(names, at, _shares(at, down, up))
+    targets = Targets(tuple(space.names[i] for i in commanded), at, action_of)
     return ActionSpace(physics.model, len(commanded), command, notes, targets)
 
 
@@ -281,13 +264,3 @@ def _around(
 ) -> Callable[..., jax.Array]:
     rest, down, up, low, high = (np.asarray(x, np.float32) for x in (rest, down, up, low, high))
     return lambda a, *_: jnp.clip(rest + jnp.where(a < 0, down, up) * a, low, high)
-
-
-def _shares(rest: Array, down: Array, up: Array) -> Callable[[jax.Array], jax.Array]:
-    """Return the inverse of what lies around `rest`: (rest + up, rest - down) -> (1, -1)."""
-
-    def inverse(value: jax.Array) -> jax.Array:
-        off = value - rest
-        return jnp.clip(off / jnp.where(off < 0, down, up), -1.0, 1.0)
-
-    return inverse

@@ -1,21 +1,24 @@
-"""Observations of walking policies that are the same for every walker and direction.
+"""What a learner observes, by the settings: for the policies of the package and for environments.
 
-They do not contain the position on the ground, the absolute direction, the height of the ground or the muscles. So a
-policy trained on one body or ground can be tried on another.
+`gait` and `joints` are the same for every walker and direction: they do not contain the position on the ground, the
+absolute direction, the height of the ground or the muscles. So a policy trained on one body or ground can be tried on
+another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from movlr_jax.control.ppo.actions import OFF, Observe
+from movlr_jax.biomech.world import up_of
+from movlr_jax.control.ppo.config import PolicyConfig
 from movlr_jax.errors import UserError
+from movlr_jax.models.derived import on_base
 from movlr_jax.rewards.state import State, goal_heading
 from movlr_jax.tasks.walking.walker import FEET
 from movlr_jax.types import Step
@@ -23,6 +26,8 @@ from movlr_jax.types import Step
 if TYPE_CHECKING:
     from movlr_jax.tasks import Task
 
+Observe = Callable[[Step], jax.Array]  # observation [no] of one simulation
+OFF = 0.5  # m, bound of the observed distance from a line
 _FEET = (*FEET, "left_toes", "right_toes")
 # what `gait_view` shows of the body reflected between left and right: entry i is sign[i] x the entry index[i].
 # Vectors change their sign across, rotations along and up; loads and the halves of the stride change places.
@@ -31,6 +36,82 @@ GAIT_MIRROR = (
     np.array([1, 1, -1, 1, 1, -1, 1, 1, -1, 1, -1, 1, -1, -1, 1, 1, 1, -1, -1], np.float32),
 )
 _TURN = 1.0  # m before the place of a turn at which it begins
+
+
+def observation(config: PolicyConfig, task: Task, qpos: np.ndarray) -> Observe:
+    """Return a function that concatenates the observations `config.observe` to one vector [no].
+
+    qpos, qvel, act, prev_action; touch: forces in body weights; goal: the goals of the task and, for each
+    `<thing>_pos`, the vector from the thing to it. If the task has a heading, the horizontal position of a floating
+    base is omitted, since the task is the same anywhere on the ground; of a travel without an end, all of it but
+    how far to the left it is. If it has a stride frequency, goal includes sine and cosine of the gait phase. gait,
+    joints: see `gait_view` and `joint_view`, relative to the start posture `qpos` [nq].
+    """
+    model, layout, what = task.model, task.layout, config.observe
+    more: dict[str, Observe] = {}
+    if "gait" in what:
+        more["gait"] = gait_view(task, qpos)
+    if "joints" in what:
+        more["joints"] = joint_view(model, qpos, config.joints)
+    aside = task.scoring.motion.aside if task.scoring.motion else None
+    ground = travel(model) if "heading" in task.goals or aside is not None else {}
+    kept, place = np.setdiff1d(np.arange(model.nq), list(ground)), np.array(list(ground), int)
+    left = np.array([axis @ aside for axis in ground.values()]) if aside is not None else np.zeros(0)
+    strays = np.abs(left).max(initial=0.0) > 0.5
+    weight = max(float(model.body_mass.sum()) * float(np.linalg.norm(model.opt.gravity)), 1.0)
+    parts = [np.array(addresses) for addresses in layout.touch.values()]
+    aims = {name: jnp.asarray(value, jnp.float32) for name, value in task.goals.items()}
+    ways = [
+        (layout.blocks["pos"] + 3 * layout.bodies[thing] if thing in layout.bodies else layout.sites[thing], aim)
+        for name, aim in aims.items()
+        if (thing := name.removesuffix("_pos")) != name and (thing in layout.bodies or thing in layout.sites)
+    ]
+
+    def position(view: Step) -> list[Any]:
+        return [view.qpos[kept], *([jnp.clip(view.qpos[place] @ left, -OFF, OFF)[None]] if strays else [])]
+
+    def goal(view: Step) -> list[Any]:
+        seen = [*map(jnp.ravel, aims.values()), *(aim - view.sensors[at : at + 3] for at, aim in ways)]
+        if "stride_frequency" in aims:
+            phase = 2 * jnp.pi * aims["stride_frequency"] * view.time
+            seen.append(jnp.stack([jnp.sin(phase), jnp.cos(phase)]))
+        return seen
+
+    pieces: dict[str, Callable[[Step], list[Any]]] = {
+        "qpos": position,
+        "qvel": lambda view: [view.qvel],
+        "act": lambda view: [view.act],
+        "touch": lambda view: [view.sensors[part].sum()[None] / weight for part in parts],
+        "prev_action": lambda view: [view.prev_action],
+        "goal": goal,
+        **{name: lambda view, see=see: [see(view)] for name, see in more.items()},
+    }
+
+    def observe(view: Step) -> jax.Array:
+        seen = [jnp.asarray(x, jnp.float32) for name in what for x in pieces[name](view)]
+        if not seen:
+            raise UserError(
+                f"optimizer.ppo.observe=[{','.join(what)}] observes nothing of this model; add qpos and qvel"
+            )
+        return jnp.concatenate(seen)
+
+    return observe
+
+
+def travel(model: mujoco.MjModel) -> dict[int, np.ndarray]:
+    """Return the qpos addresses and axes [3] of the horizontal position of floating bases (free joints, slides)."""
+    addresses: dict[int, np.ndarray] = {}
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    up = up_of(model, data)
+    for j in range(model.njnt):
+        kind, at = model.jnt_type[j], int(model.jnt_qposadr[j])
+        if kind == mujoco.mjtJoint.mjJNT_FREE:
+            addresses |= {at + i: np.eye(3)[i] for i in range(3) if abs(up[i]) < 0.5}
+        slide = kind == mujoco.mjtJoint.mjJNT_SLIDE and on_base(model, int(model.jnt_bodyid[j]))
+        if slide and abs(data.xaxis[j] @ up) < 0.5:
+            addresses[at] = data.xaxis[j].copy()
+    return addresses
 
 
 def joint_view(model: mujoco.MjModel, qpos: np.ndarray, names: Sequence[str]) -> Observe:

@@ -87,13 +87,10 @@ def load_policy(name: str, fresh: Learner, option: str = _INIT) -> Learner:
 def policy_settings(name: str, config: PpoConfig, option: str = _INIT) -> PpoConfig:
     """Return `config` with the observations, actions and network sizes of a policy file (a path or a built-in name).
 
-    Files of earlier versions carry no settings and are assumed to match `config`, except for a teacher. Raises
-    UserError, also if the file contains other settings: a policy file must not change the training.
+    Raises UserError, also if the file contains other settings: a policy file must not change the training.
     """
     path, held = _read(name, option)
     if _SETTINGS not in held:
-        if option == _INIT:
-            return config
         raise UserError(f"{option}={path}: the file does not contain the observations of its policy; train it again")
     values = _mapping(held[_SETTINGS], f"{option}={path}")
     if strange := next((key for key in values if key not in SHAPES), None):

@@ -11,13 +11,14 @@ last valid step is always the true next observation.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,8 @@ from brax.training.agents.ppo.networks import PPONetworks
 from movlr_jax._util.progress import SILENT_S
 from movlr_jax.control.episode import Loop, by_candidate, fold_in, play, split
 from movlr_jax.control.ppo import update as learning
-from movlr_jax.control.ppo.actions import ActionSpace, Observe
+from movlr_jax.control.ppo.actions import ActionSpace, Starts
+from movlr_jax.control.ppo.observations import Observe
 from movlr_jax.control.ppo.policy_file import acting_settings, load_policy, save_policy
 from movlr_jax.control.ppo.training import CurveRecorder, Training
 from movlr_jax.control.ppo.update import Batch, Learner
@@ -71,12 +73,6 @@ class Segment:
     ended: np.ndarray  # [B]
 
 
-class FirstPolicy(Protocol):
-    """Teaches a learner with random weights before the training."""
-
-    def __call__(self, ppo: PpoTrainer, learner: Learner, key: jax.Array) -> Learner: ...
-
-
 @dataclass(frozen=True)
 class Agent:
     """What a policy sees and commands, and how it begins."""
@@ -84,11 +80,10 @@ class Agent:
     observe: Observe
     space: ActionSpace
     network: PPONetworks
-    starts: tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos [S, nq], qvel [S, nv], act [S, na]
-    times: np.ndarray | None = None  # [S] s, when the episodes of the training begin; None: at 0
-    first: FirstPolicy | None = None  # what the policy learns before the training; None: nothing
-    # (envs, control steps of an episode) -> first ages [envs]
-    ages: Callable[[int, int], np.ndarray] | None = None
+    starts: Starts
+    times: np.ndarray  # [S] s, when the episodes of the training begin
+    # teaches a learner with random weights before the training; None: nothing
+    first: Callable[[PpoTrainer, Learner, jax.Array], Learner] | None = None
 
 
 class PpoTrainer:
@@ -114,10 +109,8 @@ class PpoTrainer:
         # a fall ends an episode of a sentence in training, where it should stay on its feet
         motion = task.scoring.motion
         self.falls = motion if motion and motion.balance and task.course.over is None else None
-        pool = physics.start(*agent.starts)
-        if agent.times is not None:
-            pool = pool.replace(time=np.asarray(agent.times, np.asarray(pool.time).dtype))
-        self.pool = jax.tree.map(np.asarray, pool)
+        pool: SimState = jax.tree.map(np.asarray, physics.start(*agent.starts))
+        self.pool = pool.replace(time=agent.times.astype(pool.time.dtype))
         self._pool = self._beside_physics(self.pool)
         self._restarted = jax.jit(_restarted) if physics.xp is jnp else _restarted
         # index of the start state of each episode of each simulation, the same for all candidates
@@ -126,7 +119,7 @@ class PpoTrainer:
         self.observations = observe(view).shape[0]
         self.notes: Mapping[str, Any] = {**space.notes, "observations": self.observations, "actions": space.size}
         self.network = agent.network
-        self.see, self.space, self.first, self.ages = observe, space, agent.first, agent.ages
+        self.see, self.space, self.first = observe, space, agent.first
         self.explore = self._policy(physics, sample=True)
         self.exploit = self._policy(sim_physics, sample=self.config.acts == "sample")
         self.traces: Counter[str] = Counter()
@@ -163,7 +156,7 @@ class PpoTrainer:
         k = len(programs)
         begin_key, key = split(key, 2)
         recorder = CurveRecorder(programs, self.config.batch, self.physics.ctrl_dt)
-        with Training(folder, programs, self.config, key) as training:
+        with contextlib.closing(Training(folder, programs, self.config, key)) as training:
             state = training.restored(self.begin(k, begin_key, teach=not training.begun), recorder)
             if progress:
                 progress(recorder.batches, self.config.batches)
@@ -207,8 +200,8 @@ class PpoTrainer:
             each = [self.first(self, each[0], first_key[0] if key.ndim else first_key)]
         learners = jax.tree.map(lambda *x: np.stack([np.asarray(x[i % len(x)]) for i in range(k)]), *each)
         fleet = self.fleet(k * self.config.envs)
-        if self.ages is not None:
-            fleet = fleet.replace(age=np.tile(self.ages(self.config.envs, self.limit), k))
+        if self.config.guidance.stagger:  # the first episodes end at different times
+            fleet = fleet.replace(age=np.tile(np.arange(self.config.envs) * self.limit // self.config.envs, k))
         if self.config.init or self.first is not None:
             return learners, fleet
         segment, _ = self.collect((learners.normalizer, learners.params.policy), fleet, first_key, k)
@@ -286,9 +279,7 @@ class PpoTrainer:
             total = np.where(segment.ended, 0.0, total).astype(np.float32)
             steps = np.where(segment.ended, 0, steps)
         valid = np.concatenate([by_candidate(p.valid, k) for p in segments], axis=1)
-        if self.yardstick:
-            recorder.compared(self.scorer([self.yardstick] * k, *states), valid)
-        recorder.scored(scores, valid)
+        recorder.scored(scores, valid, self.scorer([self.yardstick] * k, *states) if self.yardstick else None)
         return fleet.replace(reward=total, steps=steps), rewards
 
     def _lasting(self, rewards: np.ndarray, segments: Sequence[Segment], k: int) -> np.ndarray:
@@ -311,9 +302,11 @@ class PpoTrainer:
             return jnp.asarray(xp.concatenate([by_candidate(x, k) for x in values], axis=1))
 
         seen = [p.trajectory.extras for p in segments]
+        # in single precision, as a policy observes them
+        final = [jax.tree.map(lambda x: x.astype(np.float32), p.trajectory.final.step) for p in segments]
         return Batch(
             observation=stacked([e["observation"] for e in seen]),
-            last=stacked([self._observe(_float(p.trajectory.final.step)) for p in segments]),
+            last=stacked([self._observe(step) for step in final]),
             raw_action=stacked([e["raw_action"] for e in seen]),
             log_prob=stacked([e["log_prob"] for e in seen]),
             reward=stacked(list(rewards)),
@@ -336,11 +329,11 @@ class PpoTrainer:
         chosen = self.order[np.arange(len(episode)) % self.config.envs, episode % _TABLE]
         return jax.tree.map(lambda x: x[chosen], self._pool)
 
-    def acting(self) -> Callable[[Step, jax.Array], jax.Array]:
-        """Return the policy of `init` without training: (step, key) -> action [size] in [-1, 1]."""
+    def acting(self, sample: bool = False) -> Callable[[Step, jax.Array], jax.Array]:
+        """Return the policy of `init` untrained: (step, key) -> action [size] in [-1, 1], its mode or a sample."""
         learners, _ = self.begin(1, jax.random.key(0))
         first = jax.tree.map(lambda x: np.asarray(x)[0], (learners.normalizer, learners.params.policy))
-        dist, sample = self.network.parametric_action_distribution, self.config.acts == "sample"
+        dist = self.network.parametric_action_distribution
 
         def numbers(view: Step, key: jax.Array) -> jax.Array:
             logits = self.network.policy_network.apply(*first, self.see(view))
@@ -412,8 +405,3 @@ def _restarted(ended: np.ndarray, fresh: Any, old: Any) -> Any:
 def _begun(state: SimState) -> Step:
     """Return the first step of episodes at time 0, also of those that begin in the middle of a stride."""
     return state.step.replace(time=0 * state.time)
-
-
-def _float(step: Step) -> Step:
-    """Convert to single precision, as a policy observes it."""
-    return jax.tree.map(lambda x: x.astype(np.float32), step)

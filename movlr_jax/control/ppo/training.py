@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import jax
@@ -74,8 +73,8 @@ class CurveRecorder:
             self._steps[i] += lengths[over].tolist()
             self._falls[i] += (over & fell).sum()
 
-    def scored(self, scores: Scores, valid: np.ndarray) -> None:
-        """Record the scores of a batch, restricted to `valid` [K, R, T]."""
+    def scored(self, scores: Scores, valid: np.ndarray, yardstick: Scores | None = None) -> None:
+        """Record the scores of a batch, and those under the yardstick, restricted to `valid` [K, R, T]."""
         steps = (self.batches + 1) * self._batch
         for i, curve in enumerate(self.curves):
             count = max(int(valid[i].sum()), 1)
@@ -90,15 +89,11 @@ class CurveRecorder:
                 "terminated": self._falls[i],
                 "nonfinite": sum(scores.nonfinite[i].values()),
             }
+            if yardstick:
+                point["human_reward"] = yardstick.totals[i][valid[i]].sum() / count
             for name, value in point.items():
                 curve.setdefault(name, []).append(_number(value))
         self._clear()
-
-    def compared(self, scores: Scores, valid: np.ndarray) -> None:
-        """Record the scores of the same batch under the yardstick, restricted to `valid` [K, R, T]."""
-        for curve, totals, counted in zip(self.curves, scores.totals, valid, strict=True):
-            mean = totals[counted].sum() / max(int(counted.sum()), 1)
-            curve.setdefault("human_reward", []).append(_number(mean))
 
     def learned(self, measures: Mapping[str, np.ndarray]) -> None:
         """Record the losses and other measures of an update, each [K]."""
@@ -131,12 +126,7 @@ class Training:
             for i in range(len(programs))
         ]
 
-    def __enter__(self) -> Training:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         if self._manager:
             self._manager.close()
         for writer in self._writers:
@@ -181,7 +171,7 @@ class Training:
         """Write the last point of every curve as TensorBoard events."""
         for writer, curve in zip(self._writers, recorder.curves, strict=False):  # no writers without a folder
             at = curve["env_steps"][-1]
-            flat = {**{f"terms/{n}": v for n, v in curve["terms"].items()}}
+            flat = {f"terms/{n}": v for n, v in curve["terms"].items()}
             flat |= {f"training/{n}": v for n, v in curve.items() if n not in ("terms", "env_steps")}
             for name, values in flat.items():
                 if values[-1] is not None:

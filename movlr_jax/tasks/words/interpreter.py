@@ -375,9 +375,9 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
             raise phrase.unread(taking, f"needs what ends, and {phrase.verb!r} does not here; say for how long")
         made = _taking(ctx, made, taken, over)
     elif times is not None:  # "squat twice"
-        made = [_repeated(ctx, clause, times) for clause in made]
-        if None in made or not made or tempo:
+        if not made or tempo or not all(_repeats(clause, times) for clause in made):
             raise phrase.unread(often)
+        made = [ctx.clause(c.repeated, what=clause, times=times) for clause in made]
     elif tempo:  # of a limb, a hand or an object
         if not made or any(cl.row in (*_ENDLESS, *_BEATS, c.travel) for cl in made):
             raise phrase.unread(tempo)
@@ -410,12 +410,10 @@ def _taking(ctx: Context, made: list[Clause], s: float, over: bool, tempo: str =
     return [*made, ctx.clause(c.takes, s=s, over=over, tempo=tempo, what=changes)]
 
 
-def _repeated(ctx: Context, clause: Clause, times: int) -> Clause | None:
-    """Return that something is done and undone several times; None if it cannot be."""
+def _repeats(clause: Clause, times: int) -> bool:
+    """Return whether something can be done and undone several times."""
     known = dict(clause.given)
-    if clause.row not in _REPEATED or times < 2 or known.get("to") is not None or known.get("opens") or clause.bound:
-        return None
-    return ctx.clause(c.repeated, what=clause, times=times)
+    return clause.row in _REPEATED and times > 1 and known.get("to") is None and not known.get("opens")
 
 
 def _bounded(phrase: Phrase, clause: Clause) -> Clause:

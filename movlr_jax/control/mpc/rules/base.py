@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,9 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from movlr_jax._util.parts import setting
-from movlr_jax.control.mpc.risk import RISKS
 from movlr_jax.types import Array, Replaceable
 
+
+def _cvar(costs: Any, share: float) -> Any:
+    """Return the conditional value at risk: the mean of the worst `share` of the costs [..., W], at least one.
+
+    (Rockafellar and Uryasev, 2000)
+    """
+    count = max(1, int(np.ceil(share * costs.shape[-1] - 1e-9)))
+    xp = jnp if isinstance(costs, jax.Array) else np
+    return xp.sort(costs, axis=-1)[..., -count:].mean(axis=-1)
+
+
+# one cost of a plan from its costs [..., W] in randomised worlds, and the share of the worlds that counts
+RISKS: dict[str, Callable[[Any, float], Any]] = {
+    "mean": lambda costs, share: costs.mean(axis=-1),
+    "worst": lambda costs, share: costs.max(axis=-1),
+    "cvar": _cvar,
+}
 _MASK = 1 << 20  # folded into the key of the noise for the choice of dimensions
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 
 from movlr_jax._util.parts import setting
-from movlr_jax.control.mpc.rules.base import PlanDistribution, PlanningRule
+from movlr_jax.control.mpc.rules.base import PlanDistribution, PlanningRule, changed
 from movlr_jax.types import Array
 
 
@@ -40,5 +40,4 @@ class Mppi(PlanningRule):
         deviation = jnp.sqrt(jnp.einsum("n,nkd->kd", w, jnp.square(z - mean)))
         sigma = (1 - self.adapt) * plan.sigma + self.adapt * deviation
         sigma = jnp.maximum(sigma, self.sigma_min * (upper - lower))
-        some = jnp.any(finite)
-        return PlanDistribution(mean=jnp.where(some, mean, plan.mean), sigma=jnp.where(some, sigma, plan.sigma))
+        return changed(plan, jnp.any(finite), mean=mean, sigma=sigma)

@@ -26,17 +26,6 @@ _DELAY_S = 0.08
 _STRIDES = 3  # per round; the error of the last two counts
 
 
-def recorded_targets(task: Task, joints: tuple[str, ...], rest: np.ndarray) -> np.ndarray:
-    """Return the recorded angles [PHASES, n] rad of `joints` over the stride; `rest` [n] for those without any."""
-    phases = np.arange(PHASES) / PHASES
-    table = np.repeat(np.asarray(rest, float)[None], PHASES, axis=0)
-    for i, name in enumerate(joints):
-        if name in task.layout.references:
-            samples = task.reference[reference_name(name)]
-            table[:, i] = np.interp(phases, np.linspace(0, 1, len(samples)), samples)
-    return table
-
-
 def at_phase(table: jax.Array, phase: Array) -> jax.Array:
     """Return the angles [n] of a `table` [PHASES, n] at a phase, which may be any number of strides."""
     at = jnp.mod(phase, 1.0) * PHASES
@@ -50,18 +39,18 @@ def learned_targets(
 ) -> tuple[np.ndarray, float]:
     """Return the targets [PHASES, n] rad, and the root mean square error that is left, rad.
 
-    Args:
-        task: With a recorded stride.
-        space: Actions that are target angles.
-        held: The model, held at its base by springs.
-        qpos: Posture [nq] in which it hangs above the ground.
-        ctrl_dt: Time between two actions, s.
+    held: the model, held at its base by springs. qpos [nq]: the posture in which it hangs above the ground.
     """
     assert space.targets is not None
     joints, action = space.targets.joints, space.targets.action
     physics = NativePhysics(held, task.layout, sim_dt=held.opt.timestep, ctrl_dt=ctrl_dt)
     frequency = float(task.goals["stride_frequency"])
-    wanted = recorded_targets(task, joints, np.asarray(space.targets.rest))
+    grid = np.arange(PHASES) / PHASES
+    wanted = np.repeat(np.asarray(space.targets.rest, float)[None], PHASES, axis=0)
+    for i, name in enumerate(joints):
+        if name in task.layout.references:
+            samples = task.reference[reference_name(name)]
+            wanted[:, i] = np.interp(grid, np.linspace(0, 1, len(samples)), samples)
     addresses = np.array([held.joint(name).qposadr[0] for name in joints])
     low, high = np.array([held.joint(name).range for name in joints]).T
     start = physics.start(qpos[None], np.zeros((1, held.nv)), np.zeros((1, held.na)))
@@ -74,12 +63,9 @@ def learned_targets(
     def error(table: np.ndarray) -> np.ndarray:
         done = physics.rollout(start, policy, table[None].astype(np.float32), steps=steps, key=key).steps
         phase = np.asarray(done.time)[0] * frequency
-        angles = np.asarray(done.qpos)[0][:, addresses]
         late = phase >= 1.0
-        order = np.argsort(phase[late] % 1.0)
-        at, reached = (phase[late] % 1.0)[order], angles[late][order]
-        grid = np.arange(PHASES) / PHASES
-        return wanted - np.stack([np.interp(grid, at, r, period=1.0) for r in reached.T], axis=1)
+        reached = np.asarray(done.qpos)[0, late][:, addresses]
+        return wanted - np.stack([np.interp(grid, phase[late], r, period=1.0) for r in reached.T], axis=1)
 
     targets, best, least = wanted.copy(), wanted, np.inf
     for _ in range(_ROUNDS):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import jax
@@ -110,10 +111,7 @@ def observation_reflection(config: PolicyConfig, task: Task) -> Reflection:
         raise UserError(
             f"optimizer.ppo.mirror=true needs observations that can be reflected, gait and joints, not {strange}"
         )
-    first, *rest = (known[name] for name in config.observe)
-    for part in rest:
-        first = first.then(part)
-    return first
+    return reduce(Reflection.then, (known[name] for name in config.observe))
 
 
 def symmetric(network: PPONetworks, seen: Reflection, acted: Reflection) -> PPONetworks:
@@ -123,15 +121,13 @@ def symmetric(network: PPONetworks, seen: Reflection, acted: Reflection) -> PPON
     weights. The scales of the actions, the second half of the outputs, change places without a sign.
     """
     outputs = acted.then(Reflection(acted.index, np.ones_like(acted.sign)))
-    policy, value = network.policy_network, network.value_network
 
-    def act(normalizer: Any, params: Any, observation: jax.Array) -> jax.Array:
-        here = policy.apply(normalizer, params, observation)
-        return 0.5 * (here + outputs(policy.apply(normalizer, params, seen(observation))))
+    def both(part: Any, reflected: Callable[[jax.Array], jax.Array]) -> Any:
+        def apply(normalizer: Any, params: Any, observation: jax.Array) -> jax.Array:
+            there = part.apply(normalizer, params, seen(jnp.asarray(observation)))
+            return 0.5 * (part.apply(normalizer, params, observation) + reflected(there))
 
-    def judge(normalizer: Any, params: Any, observation: jax.Array) -> jax.Array:
-        here = value.apply(normalizer, params, observation)
-        return 0.5 * (here + value.apply(normalizer, params, seen(jnp.asarray(observation))))
+        return replace(part, apply=apply)
 
-    acting, judging = replace(policy, apply=act), replace(value, apply=judge)
-    return PPONetworks(acting, judging, network.parametric_action_distribution)  # pyright: ignore[reportCallIssue]
+    policy, value = both(network.policy_network, outputs), both(network.value_network, lambda values: values)
+    return PPONetworks(policy, value, network.parametric_action_distribution)  # pyright: ignore[reportCallIssue]
