@@ -331,51 +331,31 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     assert verb is not None
     slots = [slot for slot in children if isinstance(slot, lark.Tree)]
     ctx.thing = next((slot for slot in slots if slot.data == "thing"), None)
-    if negated and verb.type == "MOVE" and [slot.data for slot in slots] == ["thing"]:  # "do not move the arms"
-        return in_place(ctx, Phrase(ctx.text, str(verb), slots))
-    if negated and verb.type == "RELEASE":  # "without dropping it"
-        return hold(ctx, Phrase(ctx.text, str(verb), slots))
-    amounts = [slot for slot in slots if negated and slot.data in _AMOUNT_SLOTS]
-    most = Phrase(ctx.text, str(verb), amounts)
-    allowed = most.number("distance", "angle")
-    if most.left or (amounts and most.bound != "more than"):
-        raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
-    slots = [slot for slot in slots if slot not in amounts]
-    sided = any(slot.data == "direction" for slot in slots)
-    phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)], excluded=negated)
+    if negated:
+        return _excluding(ctx, verb, slots)
+    phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)])
     undone = {other for pair in _UNDONE if verb.type in pair for other in pair if other != verb.type}
     if undone & ctx.verbs:  # "make a fist, then open the hand again"
         phrase.left = [slot for slot in phrase.left if slot.data != "times" or slot.children[0] != "again"]
     ctx.verbs.add(verb.type)
-    seconds, taking = phrase.number("duration"), phrase.has("taking")
+    seconds, taking = _time(phrase), phrase.has("taking")
     taken, over = phrase.number("taking"), taking is not None and taking.children[0] == "over"
     if taken and (tempo := phrase.has("tempo")) and str(tempo.children[0]).startswith("slow") == over:
         phrase.take("tempo")  # "slowly over 3 seconds"
-    if phrase.bound and phrase.bound not in _LEAST:
-        raise NotRead(phrase.bound, "says nothing that is understood of a time", len(ctx.text))
-    phrase.lasts, phrase.bound = seconds is not None, ""
-    balance, lowest = ctx.balance, ctx.lowest
-    goes = phrase.has("gap") and (verb.type == "STAND" or (verb.type == "STAY" and not ctx.begins))
-    made = _VERBS["TRAVEL" if goes else verb.type](ctx, phrase)  # "stand in front of the ball"
+    made = _made(ctx, verb, phrase)
     tempo, often = phrase.one("tempo"), phrase.has("times")
     times = phrase.times()
     phrase.done()
     ctx.last = [*named, *(part for part in ctx.last if part not in named)]  # "touch the box and the ball"
     made = [_bounded(phrase, clause) for clause in made] if phrase.bound else made
-    if negated:
-        if tempo or often:
-            raise phrase.unread(tempo or often)
-        ctx.balance, ctx.lowest, ctx.leaned = (True if verb.type == "FALL" else balance), lowest, []
-        made = [] if verb.type == "FALL" else [_never(ctx, clause, verb, sided, allowed) for clause in made]
-        return [*made, ctx.clause(c.lasts, s=seconds)] if seconds else made
+    if several := [slot for slot in (taking, tempo, often) if slot is not None][1:]:
+        raise phrase.unread(several[0])
     if taken:
-        if tempo or often:
-            raise phrase.unread(tempo or often)
         if not made or any(cl.row in _ENDLESS or (cl.row is c.travel and not cl["distance"]) for cl in made):
             raise phrase.unread(taking, f"needs what ends, and {phrase.verb!r} does not here; say for how long")
         made = _taking(ctx, made, taken, over)
     elif times is not None:  # "squat twice"
-        if not made or tempo or not all(_repeats(clause, times) for clause in made):
+        if not made or not all(_repeats(clause, times) for clause in made):
             raise phrase.unread(often)
         made = [ctx.clause(c.repeated, what=clause, times=times) for clause in made]
     elif tempo:  # of a limb, a hand or an object
@@ -388,6 +368,42 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     if not made and verb.type not in _MAY_SAY_NOTHING:
         raise NotRead(str(verb), "asks for nothing that can be measured here", verb.start_pos or 0)
     return made
+
+
+def _time(phrase: Phrase) -> float | None:
+    """Take for how many seconds it lasts; None if it is not said."""
+    seconds = phrase.number("duration")
+    if phrase.bound and phrase.bound not in _LEAST:
+        raise NotRead(phrase.bound, "says nothing that is understood of a time", len(phrase.text))
+    phrase.lasts, phrase.bound = seconds is not None, ""
+    return seconds
+
+
+def _made(ctx: Context, verb: lark.Token, phrase: Phrase) -> list[Clause]:
+    goes = phrase.has("gap") and (verb.type == "STAND" or (verb.type == "STAY" and not ctx.begins))
+    return _VERBS["TRAVEL" if goes else verb.type](ctx, phrase)  # "stand in front of the ball"
+
+
+def _excluding(ctx: Context, verb: lark.Token, slots: list[Tree]) -> list[Clause]:
+    """Return the clauses of what should not happen: "without turning", or by more than 10 degrees."""
+    if verb.type == "MOVE" and [slot.data for slot in slots] == ["thing"]:  # "do not move the arms"
+        return in_place(ctx, Phrase(ctx.text, str(verb), slots))
+    if verb.type == "RELEASE":  # "without dropping it"
+        return hold(ctx, Phrase(ctx.text, str(verb), slots))
+    amounts = [slot for slot in slots if slot.data in _AMOUNT_SLOTS]
+    most = Phrase(ctx.text, str(verb), amounts)
+    allowed = most.number("distance", "angle")
+    if most.left or (amounts and most.bound != "more than"):
+        raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
+    sided = any(slot.data == "direction" for slot in slots)
+    slots = [slot for slot in slots if slot not in amounts and not _as_it_is(slot, verb)]
+    phrase, balance, lowest = Phrase(ctx.text, str(verb), slots, excluded=True), ctx.balance, ctx.lowest
+    ctx.verbs.add(verb.type)
+    seconds, made = _time(phrase), _made(ctx, verb, phrase)
+    phrase.done()
+    ctx.balance, ctx.lowest, ctx.leaned = (True if verb.type == "FALL" else balance), lowest, []
+    made = [] if verb.type == "FALL" else [_never(ctx, clause, verb, sided, allowed) for clause in made]
+    return [*made, ctx.clause(c.lasts, s=seconds)] if seconds else made
 
 
 def _going_on(ctx: Context, tree: Tree, said: list[Tree]) -> list[Tree]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import Between, Part
-from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, axis_of
+from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, Tree, axis_of
 from movlr_jax.tasks.words.scene import TOUCH, floats
 from movlr_jax.tasks.words.states import FORMS, free_of, joint, near, paired, placed, points, raised, touches
 
@@ -62,6 +62,26 @@ def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
     return [touches(ctx, hand, thing).but(any_part=objects) for hand in hands for thing in things]
 
 
+def _on_line(
+    ctx: Context, phrase: Phrase, things: Sequence[Part], slot: Tree, towards: tuple[str, Part] | None
+) -> list[Clause]:
+    """Return that things move towards a place, or away from what the slot names, or from the body."""
+    scene, distance, objects = ctx.scene, phrase.number("distance"), not any(map(ctx.scene.own, things))
+    made = approach(ctx, phrase, things, grips=False) if objects else list[Clause]()
+    last = ctx.last
+    if towards:
+        other = towards[1]
+    else:
+        other = ctx.nouns(slot.children[1])[0] if len(slot.children) > 1 else scene.parts.of(scene.root)
+    ctx.last, word = last, f"moves {'towards' if towards else 'away from'} {other.words}"
+    for part in things:
+        first, then = (part, other) if towards else (other, part)
+        if not (there := scene.towards(then, first.now(scene.data) - scene.data.body(scene.root).xpos)):
+            raise phrase.unread(slot, "has no direction: it is there")
+        made.append(ctx.clause(c.shifted, part=part, way=floats(there[0]), amount=distance, word=word))
+    return made
+
+
 def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return that joints, parts or objects move: by an amount, in a direction, or to a place."""
     verb = phrase.verb
@@ -73,20 +93,9 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     objects = not any(map(ctx.scene.own, things))
     if objects and verb in _PUTS and not phrase.has("place", "distance") and "down" in phrase.ways(keep=True):
         raise NotRead("down", f"does not say where to {verb} it; say on what, or lower it by 10 cm")
-    if (
-        objects
-        and phrase.has("distance")
-        and (there := phrase.has("place"))
-        and str(there.children[0]).startswith("toward")
-    ):
-        (_, place), distance, made = ctx.places(phrase, "TO")[0], phrase.number("distance"), list[Clause]()
-        word = f"moves towards {place.words}"
-        for part in map(ctx.movable, things):
-            begin = part.now(ctx.scene.data) - ctx.scene.data.body(ctx.scene.root).xpos
-            if not (there := ctx.scene.towards(place, begin)):
-                raise phrase.no("needs a place that is elsewhere")
-            made.append(ctx.clause(c.shifted, part=part, way=floats(there[0]), amount=distance, word=word))
-        return [*approach(ctx, phrase, things, grips=False), *made]
+    there = phrase.has("place")
+    if objects and there and phrase.has("distance") and str(there.children[0]).startswith("toward"):
+        return _on_line(ctx, phrase, things, there, ctx.place(phrase, "TO"))
     if phrase.has("place"):
         ways, data = phrase.ways(), ctx.scene.data
         there = moved_to(ctx, phrase, things) if objects else placed(ctx, phrase, free_of(ctx, things, verb))
@@ -95,16 +104,9 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
             if any(ctx.along(way) @ apart <= 0 for way in ways if way in WAYS):
                 raise phrase.no("names a place and another direction")
         return there
-    distance = phrase.number("distance")
     if away := phrase.one("away"):
-        other = ctx.nouns(away.children[1])[0] if len(away.children) > 1 else ctx.scene.parts.of(ctx.scene.root)
-        made, word = approach(ctx, phrase, things, grips=False) if objects else [], f"moves away from {other.words}"
-        for part in things:
-            begin = other.now(ctx.scene.data) - ctx.scene.data.body(ctx.scene.root).xpos
-            if not (there := ctx.scene.towards(part, begin)):
-                raise phrase.unread(away, "has no direction: it is there")
-            made.append(ctx.clause(c.shifted, part=part, way=floats(there[0]), amount=distance, word=word))
-        return made
+        return _on_line(ctx, phrase, things, away, None)
+    distance = phrase.number("distance")
     if objects and (axis := phrase.one("axis")):
         word, toward = axis_of(phrase, axis)
         made = approach(ctx, phrase, things, grips=bool(toward[2]))
