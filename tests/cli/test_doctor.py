@@ -79,7 +79,7 @@ def test_model_card_shows_how_a_planner_moves_a_robot(robot, told, tmp_path, mon
     file.write_text(robot, encoding="utf-8")
     assert doctor.main([f"model={file}"]) == 0
     shown = capsys.readouterr().out
-    for line in (*told, "32 samples", "steps/s in plans", "search: about"):
+    for line in (*told, "128 samples", "steps/s in plans", "search: about"):
         assert line in shown, shown
 
 

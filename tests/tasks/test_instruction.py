@@ -194,7 +194,7 @@ def test_a_reading_is_printed(capfd: pytest.CaptureFixture[str], tmp_path: Path)
     file.write_text(block("xml", "## An arm that touches a ball"))
     assert read(["flex the elbow to 90 degrees", f"model={file}"]) == 0
     assert "elbow bent to 90°" in capfd.readouterr().out
-    assert read(["flex the elbow three times", f"model={file}"]) == 1
+    assert read(["flex the elbow to 90 degrees three times", f"model={file}"]) == 1
     assert "'three times' says nothing that is understood of 'flex'" in capfd.readouterr().err
     assert doctor([f"model={file}", "instruction=flex the elbow to 90 degrees"]) == 0
     shown = capfd.readouterr().out
@@ -207,7 +207,7 @@ def test_words_that_nobody_reads_are_refused_whatever_proposer_is_named(
     command: Callable[[list[str]], int], elsewhere: Path, capfd: pytest.CaptureFixture[str]
 ):
     Path("arm.xml").write_text(block("xml", "## An arm that touches a ball"))
-    given = ["model=arm.xml", "instruction=flex the elbow three times"]
+    given = ["model=arm.xml", "instruction=flex the elbow to 90 degrees three times"]
     for more in ([], ["proposer=scripted"]):
         assert command([*given, *more]) == 2
         assert "'three times' says nothing that is understood of 'flex'" in capfd.readouterr().err
@@ -216,7 +216,7 @@ def test_words_that_nobody_reads_are_refused_whatever_proposer_is_named(
 
 def test_a_language_model_reads_the_unchanged_sentence(elsewhere: Path):
     Path("arm.xml").write_text(block("xml", "## An arm that touches a ball"))
-    given = ["model=arm.xml", "instruction=flex the elbow three times"]
+    given = ["model=arm.xml", "instruction=flex the elbow to 90 degrees three times"]
     task = task_of(compose(given))
     with pytest.raises(UserError, match="three times"):
         check_read(compose(given), task)

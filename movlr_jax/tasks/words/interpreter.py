@@ -335,7 +335,8 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
         return _excluding(ctx, verb, slots)
     phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)])
     undone = {other for pair in _UNDONE if verb.type in pair for other in pair if other != verb.type}
-    if undone & ctx.verbs:  # "make a fist, then open the hand again"
+    repeats = verb.type in ctx.verbs and phrase.has("distance", "angle")
+    if undone & ctx.verbs or repeats:  # "make a fist, then open the hand again", "..., then walk 1 m again"
         phrase.left = [slot for slot in phrase.left if slot.data != "times" or slot.children[0] != "again"]
     ctx.verbs.add(verb.type)
     seconds, taking = _time(phrase), phrase.has("taking")

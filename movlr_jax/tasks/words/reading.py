@@ -54,6 +54,7 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"^after (?!that\b)([^,]+), (?!then\b)([^,]+)$", r"\1, then \2"),
     (r"^before (?:you )?([^,]+), ([^,]+)$", r"\2, then \1"),
     (r"^(?!.*\bthen\b)([^,;.]+),? after (\w+ing\b[^,;.]+)$", r"\2, then \1"),
+    (r"^(?!.*\bthen\b)([^,;.]+),? after (?:you|it) (?!have\b|has\b)(\w+[^,;.]*)$", r"\2, then \1"),
     (r",? before (?=\w+ing\b)", ", then "),
     (r"\b(?:and )?only (then|after that)\b", r"\1"),
     # amounts
@@ -84,6 +85,7 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b((?:rais|lift|lower)\w* [^,;.]*?\b(?:arm|leg)s?\b[^,;.]*?) at the (?:shoulder|hip)s?\b", r"\1"),
     (rf"{_BENDS} arm(s?) at the elbows?\b", r"\1 elbow\2"),
     (rf"{_BENDS} leg(s?) at the knees?\b", r"\1 knee\2"),
+    (r"\bevery (arm|leg|finger|hand|knee|elbow)\b", r"all \1s"),
     (r"\bany (?:of )?(?=the |your )|\bany (?=(?:arm|leg|finger|foot|hand|knee|elbow|joint)\b)", "all "),
     (r"\b(?:firmly )?planted\b(?: (?:firmly )?on the (?:ground|floor))?", "on the ground"),
     (r"\b(without|do not|dont|never) chang(?:e|ing) (?:its |your |the )?(?:altitude|height)\b",

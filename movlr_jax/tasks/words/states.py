@@ -107,10 +107,11 @@ def free_of(ctx: Context, parts: Sequence[Part], verb: str = "") -> list[Part]:
 
 def upright(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
     """Return that limbs are vertical, or the axes of bodies that are so at the start."""
-    free = free_of(ctx, parts)
-    if len(free) < len(parts):
-        ctx.balance = True
-    return [pointed(ctx, part, np.asarray(ctx.scene.of.up), "upright") for part in free]
+    free, up = free_of(ctx, parts), np.asarray(ctx.scene.of.up)
+    trunk = [part for part in parts if part not in free]
+    ctx.balance = True if trunk else ctx.balance
+    axes = [(part, ctx.scene.axis(part)) for part in free] + [(part, ctx.scene.vertical(part)) for part in trunk]
+    return [ctx.clause(c.pointed, part=part, way=floats(up), word="upright", axis=axis) for part, axis in axes]
 
 
 def in_place(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
