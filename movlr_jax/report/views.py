@@ -29,6 +29,8 @@ def used(run: Run) -> dict[str, Any]:
     about = run.about
     backends, settings = [], about.get("settings") or {}
     for role, text in (about.get("backends") or {}).items():
+        if role == "sandbox" and settings.get("sandbox") == "process" and not str(text).startswith("process"):
+            text = f"process: as the settings say; the record says {text}"
         name, _, why = str(text).partition(":")
         backends.append((role, name.strip(), why.strip()))
     timings = [(g.index, _timing(g)) for g in run.generations if g.timing]
