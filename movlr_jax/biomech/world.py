@@ -24,7 +24,8 @@ _FACES_UP = 0.1  # cosine between up and the normal of a plane on which a body c
 _WIDE = 0.1  # least width of what a body can stand on, as a share of the body's length
 _BELOW = 0.01  # m that the bottom of the ground may be above a body that is on it
 _MOST_SAMPLED = 20  # geoms of other shapes than boxes and height fields whose upper side is sampled
-_SAMPLES = 128  # most rows and columns of a surface that programs read
+_MOST_HEIGHTS = 4096  # of a surface in a reward program; the sandbox refuses larger constants
+_SAMPLES = 64  # rows and columns of a surface that rays sample
 _ROUND = (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_ELLIPSOID, mujoco.mjtGeom.mjGEOM_CAPSULE)
 _PLANE, _HFIELD = int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD)
 _BOX, _MESH = int(mujoco.mjtGeom.mjGEOM_BOX), int(mujoco.mjtGeom.mjGEOM_MESH)
@@ -83,11 +84,13 @@ class Surface:
 
     @cached_property
     def _coarse(self) -> Surface:
-        """The surface with at most _SAMPLES rows and columns."""
+        """The surface with at most _MOST_HEIGHTS heights, as many as the sandbox lets a reward program have."""
         counts = self.heights.shape
-        if max(counts) <= _SAMPLES:
+        if np.prod(counts) <= _MOST_HEIGHTS:
             return self
-        rows, columns = (np.linspace(0, n - 1, min(n, _SAMPLES)).round().astype(int) for n in counts)
+        few = max(2, int(counts[0] * np.sqrt(_MOST_HEIGHTS / np.prod(counts))))
+        fewer = (few, min(counts[1], _MOST_HEIGHTS // few))
+        rows, columns = (np.linspace(0, n - 1, m).round().astype(int) for n, m in zip(counts, fewer, strict=True))
         ends = (np.array(counts) - 1) * self.step
         heights = self.heights[np.ix_(rows, columns)]
         return replace(self, heights=heights, step=ends / (np.array(heights.shape) - 1))
@@ -338,7 +341,7 @@ def _sampled(model: mujoco.MjModel, data: mujoco.MjData, geom: int, world: World
     """Return the upper side of any geom, from rays."""
     around = box_corners(model, data, geom) @ world.frame.T
     low, high = around.min(axis=0), around.max(axis=0)
-    grid = [np.linspace(low[i], high[i], _SAMPLES // 2) for i in range(2)]
+    grid = [np.linspace(low[i], high[i], _SAMPLES) for i in range(2)]
     heights = np.full((len(grid[0]), len(grid[1])), -np.inf)
     above = high[2] + 1.0
     for i, x in enumerate(grid[0]):

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from movlr_jax.biomech.world import EARTH, World, world_of
+from movlr_jax.sandbox.graph import MAX_ELEMENTS
+from movlr_jax.tasks.walking.terrain import rough
 
 BODY = '<body name="body" pos="0 0 3"><freejoint/><geom name="body" type="capsule" size=".1 .3"/></body>'
 _RANDOM = " ".join(f"{v:.4f}" for v in np.random.default_rng(0).uniform(0, 1, 30))
@@ -88,3 +90,14 @@ def test_beside_a_platform_the_height_is_still_above_it():
     assert world.height(np.array([5.0, 0, 0])) == pytest.approx(-2.0)
     assert world.over_ground(np.array([[0.0, 0, 3]]))
     assert not world.over_ground(np.array([[5.0, 0, 3]]))
+
+
+def test_a_large_height_field_fits_into_a_reward_program():
+    """201 x 101 heights of bumps of 3 cm: programs read as many as the sandbox allows, and are 1 cm off at most."""
+    spec = mujoco.MjSpec.from_string(f"<mujoco><worldbody>{BODY}</worldbody></mujoco>")
+    rough(0.03, 0).add(spec)
+    world = world_of(spec.compile(), 1)
+    at = np.random.default_rng(0).uniform((-2, -4, 3), (16, 4, 3), (500, 3))
+    constants = jax.make_jaxpr(world.height)(jnp.asarray(at)).consts
+    assert 0 < max(np.size(constant) for constant in constants) <= MAX_ELEMENTS
+    np.testing.assert_allclose(world.height(jnp.asarray(at)), world.height(at), atol=0.01)
