@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from movlr_jax import open_run
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.storage.archive import Archive
@@ -30,21 +31,17 @@ def test_a_recording_is_small_and_has_settings_that_exist(name: str):
 
 
 @pytest.mark.slow
-def test_the_short_one_gives_its_programs_and_judgements_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    name, run = "release", tmp_path / "run"
-    assert search([f"replay={RECORDED / name}", f"run_dir={run}"]) == 0
+def test_a_recorded_search_gives_its_programs_and_champion_again(tmp_path: Path):
+    """The programs were written by a language model, from its requests alone; no model judged."""
+    pytest.importorskip("gymnasium", reason="the extra gym is not installed")
+    name, run = "suites/Swimmer-v5_model_varied_100", tmp_path / "run"
+    assert search([f"replay={RECORDED / name}", f"run_dir={run}", "films=false"]) == 0
     written = {json.loads(call["answer"])["program"].strip() for call in answers(name, "propose")}
     with Archive.open(run, write=False) as archive:
         evaluated = [event.data for event in archive.events("evaluated")]
-        comparisons = [c for event in archive.events("ranked") for c in event.data["comparisons"]]
         assert archive.spent() == (0, 0.0)
-    sources = {e["source"].strip() for e in evaluated}
-    assert written < sources, "every program that the model wrote, and the first, which nobody wrote"
-    assert not any(e["reason"] for e in evaluated)
-    assert comparisons
-    assert all(c.get("answered", True) for c in comparisons)
-    assert not any(c["winner"] == "none" for c in comparisons)
-    assert "the recorded search did not make this comparison" not in capsys.readouterr().err
+    assert written < {e["source"].strip() for e in evaluated}, "and the first, which nobody wrote"
+    assert open_run(run).best.name == "g00k01"
 
 
 def test_a_recording_is_found_from_any_folder(monkeypatch: pytest.MonkeyPatch):
