@@ -411,11 +411,11 @@ def takes(of: Subject, s: float, over: bool, tempo: str = "", what: tuple[Clause
         if ends and each.state_tells:
             late = f"{each.quantity} - {begin} * (1.0 - {share}) - {sum(ends) / len(ends):.4g} * {share}"
             terms.append(Term(f"{each.terms[0].name}_pace", each.kind, 40.0, error(late)))
-    near = Goal(s, scale=s) if tempo else Goal((1.0 - PACE) * s, (1.0 + PACE) * s, scale=s)
+    about_so = Goal(s, scale=s) if tempo else Goal((1.0 - PACE) * s, (1.0 + PACE) * s, scale=s)
     said = f"over {s:g} s{' or more' * bool(tempo)}" if over else f"within {s:g} s"
     said = f"{tempo}, {said}" if tempo else said
     return Measure(
-        said, "took_s", "state.time", near if over else Goal(high=s, scale=s), tuple(terms),
+        said, "took_s", "state.time", about_so if over else Goal(high=s, scale=s), tuple(terms),
         kind="steady", counts="end", seconds=s,
     )  # fmt: skip
 
@@ -796,8 +796,8 @@ def never(of: Subject, what: Clause, both: bool = True, most: float | None = Non
     other, apart = what.measure, what.row in (near, over)
     sided: Callable[[np.ndarray], np.ndarray] = np.abs if both else lambda x: np.maximum(x, 0.0)
     limit = most or other.limit or {"m": LENGTH, "rad": 0.2}.get(other.metric.rpartition("_")[2], 0.1)
-    far = f"jnp.abs({other.quantity})" if both and most else other.quantity
-    wanted = error(far if both and not most else f"jnp.maximum({far} - {most or 0.0:g}, 0.0)")
+    far, beyond = f"jnp.abs({other.quantity})" if both else other.quantity, f" - {most:g}" if most else ""
+    wanted = error(other.quantity if both and not most else f"jnp.maximum({far}{beyond}, 0.0)")
     weight, text = 10.0, "never turn" if both and what.row is turn else f"never {other.text}"
     if what.row is pointed:
         text = f"never {what['part'].words} tilted"

@@ -63,7 +63,6 @@ _LONGEST = 1000.0  # s
 _OF_WORLD = ("to ", "along ")  # how words for directions begin that do not turn with the body
 _ASIDE = 0.3  # of the direction of a travel that is to one side
 _LEVEL = 0.1  # m, by which a body may rise or sink that should keep its height
-_EXCLUDES = ("without", "do not", "dont", "never")
 _HIGH = 0.1  # m, of steps "lifting the knees high"
 
 
@@ -101,8 +100,7 @@ def _throughout(tree: Tree, phases: list[list[Clause]]) -> list[list[Clause]]:
     *_, before, end = [None, None, *tree.children[-1].children]
     if not isinstance(before, lark.Token) or before.type != "COMMA" or not isinstance(end, lark.Tree):
         return phases
-    never = [clause for clause in phases[-1] if clause.row is c.never]
-    never = never if str(end.children[0]) in _EXCLUDES else []
+    never = [clause for clause in phases[-1] if clause.row is c.never and _negated(end)]
     return [
         [*phase, *(clause for clause in never if not _excluded([clause]) & _metrics(phase))] for phase in phases[:-1]
     ] + phases[-1:]
@@ -310,12 +308,17 @@ def _placed(ctx: Context, phase: list[Clause]) -> list[Clause]:
     return placed
 
 
+def _negated(tree: Tree) -> bool:
+    """Return whether a clause says what should not happen."""
+    return isinstance(tree.children[0], lark.Token) and tree.children[0].type in ("NOT", "WITHOUT")
+
+
 def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     """Return the clauses of a verb and what is said of it. Raises NotRead."""
     if tree.data == "posture":
         return posture(ctx, tree)
     children = list(tree.children)
-    negated = isinstance(children[0], lark.Token) and children[0].type in ("NOT", "WITHOUT")
+    negated = _negated(tree)
     children = children[1:] if negated else children
     while isinstance(children[0], lark.Tree) and children[0].data in ("tempo", "share") and len(children) > 1:
         children.append(children.pop(0))  # "slowly turn left"

@@ -189,9 +189,11 @@ def bends(ctx: Context, parts: Sequence[Part], phrase: Phrase, sign: int) -> lis
         made = list[Clause]()
         for part in parts:
             low, high, now = ctx.scene.bending(part, *at) if (at := ctx.scene.bends(part)) else (0.0, 0.0, 0.0)
-            if sign < 0:  # from where it is to straight
-                high, share = ctx.at.get(part.words, now) or high, 1.0 - share
-            made += bent(ctx, [part], to=round(low + share * (high - low), 3))
+            before = (
+                ctx.at.get(part.words, now) if sign < 0 else None
+            )  # straightened from where it is, if that is known
+            of = share if sign > 0 else 1.0 - share
+            made += bent(ctx, [part], to=round(low + of * ((high if before is None else before) - low), 3))
         return made
     by, to = phrase.number("angle"), phrase.number("angle_to")
     return bent(ctx, parts, sign, by, 0.0 if sign < 0 and by is to else to)

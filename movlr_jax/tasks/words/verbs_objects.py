@@ -63,19 +63,14 @@ def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 
 def _on_line(
-    ctx: Context, phrase: Phrase, things: Sequence[Part], slot: Tree, towards: tuple[str, Part] | None
+    ctx: Context, phrase: Phrase, things: Sequence[Part], slot: Tree, other: Part, sign: int
 ) -> list[Clause]:
-    """Return that things move towards a place, or away from what the slot names, or from the body."""
+    """Return that things move towards another one, sign 1, or away from it, by what is said or by some."""
     scene, distance, objects = ctx.scene, phrase.number("distance"), not any(map(ctx.scene.own, things))
     made = approach(ctx, phrase, things, grips=False) if objects else list[Clause]()
-    last = ctx.last
-    if towards:
-        other = towards[1]
-    else:
-        other = ctx.nouns(slot.children[1])[0] if len(slot.children) > 1 else scene.parts.of(scene.root)
-    ctx.last, word = last, f"moves {'towards' if towards else 'away from'} {other.words}"
+    word = f"moves {'towards' if sign > 0 else 'away from'} {other.words}"
     for part in things:
-        first, then = (part, other) if towards else (other, part)
+        first, then = (part, other)[::sign]
         if not (there := scene.towards(then, first.now(scene.data) - scene.data.body(scene.root).xpos)):
             raise phrase.unread(slot, "has no direction: it is there")
         made.append(ctx.clause(c.shifted, part=part, way=floats(there[0]), amount=distance, word=word))
@@ -95,7 +90,8 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
         raise NotRead("down", f"does not say where to {verb} it; say on what, or lower it by 10 cm")
     there = phrase.has("place")
     if objects and there and phrase.has("distance") and str(there.children[0]).startswith("toward"):
-        return _on_line(ctx, phrase, things, there, ctx.place(phrase, "TO"))
+        (_, place), *_ = ctx.places(phrase, "TO")
+        return _on_line(ctx, phrase, things, there, place, 1)
     if phrase.has("place"):
         ways, data = phrase.ways(), ctx.scene.data
         there = moved_to(ctx, phrase, things) if objects else placed(ctx, phrase, free_of(ctx, things, verb))
@@ -105,7 +101,10 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
                 raise phrase.no("names a place and another direction")
         return there
     if away := phrase.one("away"):
-        return _on_line(ctx, phrase, things, away, None)
+        before, whole = ctx.last, ctx.scene.parts.of(ctx.scene.root)
+        other = ctx.nouns(away.children[1])[0] if len(away.children) > 1 else whole
+        ctx.last = before
+        return _on_line(ctx, phrase, things, away, other, -1)
     distance = phrase.number("distance")
     if objects and (axis := phrase.one("axis")):
         word, toward = axis_of(phrase, axis)

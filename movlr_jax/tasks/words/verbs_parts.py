@@ -210,13 +210,12 @@ def _close(ctx: Context, phrase: Phrase, opens: bool = False) -> list[Clause]:
     fingers = ctx.fingers(phrase, "tool" if fists else "thing")
     if fists and not fingers:
         fingers = fingers_of(ctx.scene.fingered, ["both"] * phrase.verb.endswith("fists") + ["fist"])
+        ctx.last, ctx.it = [], [of.words.split() for of in fingers]
     if not fingers:
         things = ctx.things(phrase)
         why = "needs a hand with fingers" if fists else f"needs a hand or gripper, as in {phrase.verb} the hand"
         raise NotRead(things[0].words, "does not open or close") if things else phrase.no(why)
     share = phrase.share()
-    if not ctx.it:
-        ctx.last, ctx.it = [], [of.words.split() for of in fingers]
     ctx.closed = [st.closed(ctx, of, opens, share) for of in fingers]
     return ctx.closed
 
