@@ -11,6 +11,7 @@ import numpy as np
 
 from movlr_jax.control.episode import concatenate
 from movlr_jax.control.targets import JointTargets
+from movlr_jax.models.actuators import limits
 from movlr_jax.physics.native import NativePhysics
 from movlr_jax.types import Policy, SimState, Step, Trajectory
 
@@ -27,8 +28,7 @@ class HeldTargets(NativePhysics):
         super().__init__(model, targets.layout, sim_dt=sim_dt, ctrl_dt=ctrl_dt)
         self._served = NativePhysics(targets.model, targets.layout, sim_dt=sim_dt, ctrl_dt=sim_dt)
         self._served.traces, self._targets = self.traces, targets
-        limited = model.actuator_ctrllimited[:, None] != 0
-        self._range = np.where(limited, model.actuator_ctrlrange, (-np.inf, np.inf)).T
+        self._range = limits(model.actuator_ctrllimited, model.actuator_ctrlrange)
 
     def rollout(
         self,

@@ -241,7 +241,7 @@ def _same_settings(folder: Path, config: Config, contents: Mapping[str, str]) ->
     path, text, kept = folder / "config.yaml", to_yaml(config), folder / "contents.json"
     begun = (folder / POLICY).exists() or any(p.is_file() for p in (folder / "checkpoints").rglob("*"))
     if path.exists() and begun:
-        recorded = json.loads(kept.read_text())
+        recorded = json.loads(kept.read_text()) if kept.exists() else {}
         ours, then = (flat(yaml.safe_load(t)) for t in (text, path.read_text(encoding="utf-8")))
         changed = changes(ours, then) + [f"{name} is no longer given" for name in sorted(then.keys() - ours.keys())]
         changed += [f"the content of {name} has changed" for name in contents if contents[name] != recorded.get(name)]
