@@ -10,6 +10,10 @@ import pytest
 from movlr_jax import open_run
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
+from movlr_jax.errors import UserError
+from movlr_jax.language.clients.answers import Program
+from movlr_jax.language.clients.call import Question
+from movlr_jax.language.clients.replay import Recording
 from movlr_jax.storage.archive import Archive
 
 RECORDED = Path(__file__).parent.parent / "examples" / "recorded"
@@ -42,6 +46,14 @@ def test_a_recorded_search_gives_its_programs_and_champion_again(tmp_path: Path)
         assert archive.spent() == (0, 0.0)
     assert written < {e["source"].strip() for e in evaluated}, "and the first, which nobody wrote"
     assert open_run(run).best.name == "g00k01"
+
+
+def test_a_recording_asked_for_another_critique_or_comparison_gives_none_and_for_another_program_says_so():
+    recording = Recording(RECORDED / "release")
+    for purpose in ("criticise", "judge"):
+        assert recording.find("key", Question(purpose, (), Program, about="g09k09")) is None
+    with pytest.raises(UserError, match="no answer to this call \\(propose g09k09\\)"):
+        recording.find("key", Question("propose", (), Program, about="g09k09"))
 
 
 def test_a_recording_is_found_from_any_folder(monkeypatch: pytest.MonkeyPatch):

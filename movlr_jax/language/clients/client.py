@@ -142,7 +142,7 @@ class ModelClient:
         if self.answers_of is not None and (known is None or known.get("about") != question.about):
             new, known = known is None, self.answers_of.find(key, question)
             if known is None:
-                return Answer(problem="the recorded search did not make this comparison")
+                return Answer(problem=f"the recorded search did not {question.purpose} this")
             if new:
                 ledger.log_call(key, known["state"], {**known, "cost_usd": 0.0, "replayed": True})
         elif known is not None:

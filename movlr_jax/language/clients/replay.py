@@ -48,8 +48,8 @@ class RunAnswers:
 class Recording:
     """The answers of a recording, by the place of a call in the search.
 
-    Films differ in their last bits from machine to machine, so that requests are not compared. A comparison that the
-    recorded search did not make has no answer.
+    Motions differ in their last bits from machine to machine, so that requests are not compared. Where a replay ranks
+    programs differently, a comparison or critique that the recorded search did not make has no answer; programs have.
     """
 
     def __init__(self, folder: Path):
@@ -63,11 +63,14 @@ class Recording:
             raise UserError(f"{path} is not a recording of movlr-jax: {error}") from None
 
     def find(self, key: str, question: Question) -> dict[str, Any] | None:
-        """Return the record of the call that answers `question`, None for a comparison. Raises UserError."""
+        """Return the record of the call that answers `question`; None for a comparison or critique of another motion.
+
+        Raises UserError for any other call without an answer.
+        """
         known = self._calls.get((question.purpose, question.about, question.sample))
         if known is None and question.purpose == "criticise":  # recorded before there were trials
             known = self._calls.get((question.purpose, question.about.partition("#")[0], question.sample))
-        if known is None and question.purpose != "judge":
+        if known is None and question.purpose not in ("judge", "criticise"):
             raise UserError(
                 f"the recording has no answer to this call ({question.purpose} {question.about}); replay it with "
                 "search replay=FOLDER, which takes all settings from it"
