@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import subprocess
+import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,14 @@ def write(path: Path, result: Mapping[str, Any]) -> None:
     """Write the file, and its folder if there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1, default=float) + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Let one process at a time read and write a file of results. name: of its lock."""
+    with (Path(tempfile.gettempdir()) / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def longest(events: Iterable[tuple[str, float]], runs: int, shown: int) -> list[list[Any]]:

@@ -130,11 +130,16 @@ def trial(task: Task, e: Trial) -> TrialScore:
     return TrialScore(fault(e)[0], None if success is None else bool(success), score_of(task, e))
 
 
-def measured(config: Config, found: dict[str, Any], truth: int, more: int) -> dict[str, Any]:
-    """Return the fresh trials of all programs of a search, and more of the announced one."""
+def measured(
+    config: Config, found: dict[str, Any], truth: int, more: int, given: Task | None = None
+) -> dict[str, Any]:
+    """Return the fresh trials of all programs of a search, and more of the announced one.
+
+    given: the task, if it is not that of the settings.
+    """
     if found["samples"] and isinstance(config.optimizer, PlanningSettings):
         config = Config(**{**vars(config), "optimizer": with_samples(config.optimizer, found["samples"])})
-    task = acting(config.optimizer, task_of(config))
+    task = acting(config.optimizer, given or task_of(config))
     optimizer = build_optimizer(config.optimizer, task, config.physics)
     names = list(found["programs"])
     probe = make_probe(task, optimizer.sim_physics, config.seed)

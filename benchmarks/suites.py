@@ -17,7 +17,6 @@ other on a task drawn at random (Agarwal et al., arXiv 2108.13264).
 from __future__ import annotations
 
 import argparse
-import fcntl
 import itertools
 import json
 import os
@@ -36,7 +35,7 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
-from record import RESULTS, circumstances, commit, write  # noqa: E402
+from record import RESULTS, circumstances, commit, locked, write  # noqa: E402
 from scipy.stats import trim_mean  # noqa: E402
 from search_claims import measured, searched  # noqa: E402
 
@@ -314,8 +313,7 @@ def main() -> None:
 
 def kept(**more: Any) -> dict[str, Any]:
     """Add to the file of results, which several of these processes may write, and return all of it."""
-    with (Path(tempfile.gettempdir()) / "movlr_suites.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked("movlr_suites"):
         data = json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() else {}
         data = {name: data.get(name, empty) for name, empty in (("random", {}), ("screen", {}), ("rows", []))}
         for name, new in more.items():
