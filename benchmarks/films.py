@@ -57,7 +57,8 @@ WORDS = {
     "hindquarters up, and stay so",
 }
 SEARCH = [
-    "llm=manual", "vlm=manual", "vlm.media=frames", "episode_s=3", "optimizer.mppi.samples=32", "trials=2", "confirm=4", "minutes=60",
+    "llm=manual", "vlm=manual", "vlm.media=frames", "episode_s=3", "optimizer.mppi.samples=32", "trials=2",
+    "confirm=4", "minutes=60",
 ]  # fmt: skip
 METHODS = {
     "feedback": ["candidates=4", "generations=3", "comparisons=10"],  # 11 programs are written, as in the other
