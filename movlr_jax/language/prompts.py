@@ -15,7 +15,7 @@ from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.film.muscles import muscle_tendons
 from movlr_jax.language.base import Critique, Evaluation, ProposalRequest
 from movlr_jax.language.media import MotionMedia, Seen, with_views
-from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of
+from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of, varied_starts
 from movlr_jax.models.actuators import muscles
 from movlr_jax.records import Trial
 from movlr_jax.rewards import shaping
@@ -119,6 +119,7 @@ def names(task: Task) -> str:
         goals=goals,
         references=_listed(layout.references),
         reference_by=layout.reference_by,
+        varied=varied_starts(task),
         scene=scene_facts(task, start),
     )
 

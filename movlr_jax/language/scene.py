@@ -18,6 +18,8 @@ from movlr_jax.tasks import Task
 _TOUCH_N = 0.5  # smaller contact forces are not listed
 _FEW = 24  # bodies of a model of one's own, whose positions are all listed
 _LIKE_EARTH = 0.05  # m/s^2, a smaller difference of gravity is not mentioned
+_STARTS = 16  # that are compared
+_VARIED = 0.3  # rad or m between starts, which is more than noise
 _MOVED_M = 0.001  # m per rad or m; a joint that moves every body less is not described
 _DIRECTIONS = [axis_text(way) for way in np.concatenate([np.eye(3), -np.eye(3)])]
 
@@ -34,22 +36,45 @@ def start_of(task: Task) -> mujoco.MjData:
 def joint_facts(task: Task, data: mujoco.MjData) -> dict[str, str]:
     """Return, for each planned joint, its range and position, and where a body goes if it rises.
 
-    The body is the one that moves most among the task's roles, else among all that a reward may read; the
-    direction is the closest axis of the world.
+    Where none is planned, as where joints have no limits, those of all hinges and slides. The body is the one that
+    moves most among the task's roles, else among all that a reward may read; the direction is the closest axis of the
+    world.
     """
     model, facts = task.model, {}
-    for name in task.adapter.planned_joints:
+    single = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+    every = [name for name in task.layout.joints if name and int(model.joint(name).type[0]) in single]
+    for name in task.adapter.planned_joints or every:
         if name not in task.layout.joints:
             continue
         joint = model.joint(name)
         low, high = joint.range
         parts = [f"{low:.2f} to {high:.2f}" if model.jnt_limited[joint.id] else "no limit"]
-        if int(joint.type[0]) in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
+        if int(joint.type[0]) in single:
             parts.append(f"starts at {round(data.qpos[joint.qposadr[0]], 2) + 0.0:.2f}")
             moved = _moved(task, data, int(joint.dofadr[0]))
             parts += [f"a rise moves `{moved[0]}` to {moved[1]}"] if moved else []
         facts[name] = ", ".join(parts)
     return facts
+
+
+def varied_starts(task: Task) -> str:
+    """Return which joints begin elsewhere in other episodes, by more than noise; empty if none does."""
+    model, qpos, found = task.model, task.start(np.random.default_rng(0), _STARTS)[0], list[str]()
+    for name, (at, _) in task.layout.joints.items():
+        values = qpos[:, at]
+        kind = int(model.joint(name).type[0]) if name else -1
+        if kind in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
+            if np.ptp(values) > _VARIED:
+                found.append(f"`{name}` at {values.min():.2f} to {values.max():.2f}")
+            continue
+        if kind == mujoco.mjtJoint.mjJNT_FREE and np.ptp(values[:, :3], axis=0).max() > _VARIED:
+            low, high = values[:, :3].min(axis=0), values[:, :3].max(axis=0)
+            found.append(f"`{name}` at {_vector(low, 2)} to {_vector(high, 2)} m")
+        if kind in (mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_BALL):
+            turns = 2 * np.arccos(np.clip(np.abs(values[:, -4:] @ values[0, -4:]), 0, 1))  # from the first start
+            if turns.max() > _VARIED:
+                found.append(f"`{name}` turned by up to {np.degrees(turns.max()):.0f} degrees")
+    return ", ".join(found)
 
 
 def _moved(task: Task, data: mujoco.MjData, dof: int) -> tuple[str, str] | None:

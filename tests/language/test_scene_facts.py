@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from movlr_jax.language.prompts import names, system
-from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of
+from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of, varied_starts
 from movlr_jax.tasks import Task, build_task, simple_task
 
 BALL = """<mujoco><worldbody>
@@ -102,3 +102,22 @@ def test_unusual_gravity_and_ground_are_described(ground: str, gravity: str, fac
     for fact in facts:
         assert fact in said
     assert ("heading of the body's x axis" in said) == ("z axis points up;" in said)
+
+
+def test_starts_that_differ_by_more_than_noise_are_told():
+    def start(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return np.stack([rng.uniform(-1, 1, n), np.full(n, 0.02)], axis=1), np.zeros((n, 2)), np.zeros((n, 0))
+
+    spec = mujoco.MjSpec.from_string(BALL)
+    task = simple_task(name="swing", model=spec, description="swing", start=start)
+    assert re.fullmatch(r"`j` at -0\.\d\d to 0\.\d\d", varied_starts(task))
+    assert "- Episodes begin differently: `j` at" in names(task)
+    noisy = simple_task(name="swing", model=mujoco.MjSpec.from_string(BALL), description="swing", start_noise=0.05)
+    assert varied_starts(noisy) == ""
+    assert "up to small noise" in names(noisy)
+
+
+def test_joints_without_limits_are_described_where_none_is_planned():
+    task = simple_task(name="swing", model=mujoco.MjSpec.from_string(BALL), description="swing")
+    assert not task.adapter.planned_joints
+    assert joint_facts(task, start_of(task))["j"] == "no limit, starts at 0.00"

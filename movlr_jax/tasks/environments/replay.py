@@ -38,6 +38,9 @@ _COMPARED = (
 _REPLAN_S = 0.032  # between two plans, as with the defaults of a planner
 _SUCCESS = ("success", "is_success", "solved")  # names of a success in what a step reports
 
+# `Scoring.focus` of tasks whose score is the return of an environment
+BY_RETURN = "what the motion returns: the sum of the environment's own rewards, which are not shown"
+
 
 @dataclass(frozen=True)
 class ActionMap:
@@ -199,7 +202,7 @@ def environment_task(
         success="",
         holds_controls=True,
         environment=own_reward,
-        focus="what the motion returns: the sum of the environment's own rewards, which are not shown",
+        focus=BY_RETURN,
         notes=(f"{environment.env}: a trial is replayed in this environment, whose rewards are summed",),
     )
 

@@ -18,6 +18,7 @@ import numpy as np
 from movlr_jax._util.resources import resource_dir
 from movlr_jax.errors import UserError, unknown_name
 from movlr_jax.tasks.base import TIE, Metrics, Task, fill_reward
+from movlr_jax.tasks.environments.replay import BY_RETURN
 from movlr_jax.tasks.playground.models import Environment, OwnReward, load_environment
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.simple import simple_task
@@ -170,7 +171,7 @@ def playground(
         task = task.replace(measure=kept)
     if measured_by == "environment":
         both = partial(_both, task.scoring.measure, taken.own)
-        task = task.replace(measure=both, score=_return, tie=0.0, holds_controls=True)
+        task = task.replace(measure=both, score=_return, focus=BY_RETURN, tie=0.0, holds_controls=True)
     if aim.rewarded:
         own = resource_dir("assets") / "rewards" / "playground" / "environment" / f"{aim.rewarded}.py"
         task = task.replace(environment=own.read_text(encoding="utf-8"))
