@@ -79,7 +79,7 @@ def generation(
         ran = {e.name: e for e in candidates if not e.failed}
         parent = next((ran[name] for name in strongest_first(ranking) if name in ran), best)
     critique = stage("criticise", g, partial(criticise, context, parent, population.trials[parent.name]))
-    return population, brief.next(parent, critique, ranking, candidates)
+    return population, brief.next(parent, critique, candidates)
 
 
 def final(context: SearchContext, plan: TrialPlan, population: Population) -> Population:

@@ -14,7 +14,9 @@ from movlr_jax.evolution.population import Population
 from movlr_jax.evolution.trials import claim_of
 from movlr_jax.evolution.vet import start_program, vet_one
 from movlr_jax.language.base import AnnotatingProposer, Loss, ProposalRequest
-from movlr_jax.records import Critique, Evaluation, Proposal, Ranking, Trial, candidate_name
+from movlr_jax.records import Critique, Evaluation, Proposal, Trial, candidate_name
+
+_TOLD = 16  # other programs that a request tells of
 
 
 @dataclass(frozen=True)
@@ -23,14 +25,11 @@ class Brief:
 
     parent: Evaluation | None = None  # whose program is edited
     critique: Critique | None = None  # of the parent
-    ranking: Ranking | None = None  # of the generation before
     history: Sequence[Evaluation] = ()  # all candidates
 
-    def next(
-        self, parent: Evaluation, critique: Critique, ranking: Ranking, candidates: Sequence[Evaluation]
-    ) -> Brief:
+    def next(self, parent: Evaluation, critique: Critique, candidates: Sequence[Evaluation]) -> Brief:
         """Return the brief after a generation with these candidates."""
-        return Brief(parent, critique, ranking, [*self.history, *candidates])
+        return Brief(parent, critique, [*self.history, *candidates])
 
     def candidate(self, name: str | None) -> Evaluation:
         """Return the candidate of this name."""
@@ -75,16 +74,14 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
 
 
 def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, population: Population) -> list[Loss]:
-    """Return the programs of the generation before g that are not the parent, and why each lost.
+    """Return the latest programs before generation g that are not the parent, the last one first, and why each lost.
 
     The reason is why it failed, its degenerate pattern, what the judge said when it lost a comparison, or what its
     trials came to.
     """
-    comparisons, trials, found = brief.ranking.comparisons if brief.ranking else (), population.trials, []
-    motion = context.task.scoring.motion
-    for candidate in brief.history:
-        if candidate.generation != g - 1 or candidate.name == parent.name:
-            continue
+    comparisons = [c for _, ranking in context.journal.rankings(before=g) for c in ranking.comparisons]
+    trials, motion, found = population.trials, context.task.scoring.motion, []
+    for candidate in [e for e in reversed(brief.history) if e.name != parent.name][:_TOLD]:
         lost = [
             f"as the {place} motion it lost against the {other}: {c.reason}"
             for c in comparisons

@@ -91,7 +91,6 @@ def names(task: Task) -> str:
     layout, model, adapter = task.layout, task.model, task.adapter
     start = start_of(task)
     planned = joint_facts(task, start)
-    others = [joint for joint in layout.joints if joint and joint not in planned]
     goals = [
         (name, list(np.shape(value)), np.round(np.asarray(value, float), 3).tolist())
         for name, value in task.goals.items()
@@ -109,7 +108,7 @@ def names(task: Task) -> str:
         sizes=layout.sizes,
         roles=list(task.roles.items()),
         bodies=_listed(layout.bodies),
-        joints=_listed([f"{joint} ({facts})" for joint, facts in planned.items()] + others),
+        joints=_listed([f"{j} ({planned[j]})" if j in planned else j for j in layout.joints if j]),
         actuators=_listed(actuator_facts(task, start)),
         muscles=_listed(layout.muscles) if (np.asarray(layout.activations) >= 0).any() else "",
         groups=[(name, _listed(members)) for name, members in adapter.muscle_groups.items()],

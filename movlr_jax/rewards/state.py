@@ -239,11 +239,11 @@ class Fields(Generic[A]):
         return self._at(self._step.qvel, self._find("joint", joint, self._layout.joints)[1])
 
     def pos(self, body: str) -> A:
-        """[3] m, world frame | position of a body"""
+        """[3] m, world frame | position of a body: of its origin"""
         return self._body("pos", body, 3)
 
     def vel(self, body: str) -> A:
-        """[3] m/s, world frame | linear velocity of a body"""
+        """[3] m/s, world frame | linear velocity of a body: of its origin"""
         return self._body("vel", body, 3)
 
     def angvel(self, body: str) -> A:

@@ -1,0 +1,34 @@
+"""What a request for programs tells of those that were tried before."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from movlr_jax.evolution.population import Population
+from movlr_jax.evolution.propose import Brief, losses
+from movlr_jax.records import Comparison, Evaluation, Ranking
+
+
+def tried(generation: int, index: int, **given: Any) -> Evaluation:
+    return Evaluation(generation, index, "", **given)
+
+
+def test_programs_of_all_generations_are_told_with_the_latest_first_and_why_each_lost():
+    parent = tried(0, 1)
+    history = [tried(0, 0), parent, tried(0, 2, reason="it diverged"), tried(1, 0), tried(1, 1)]
+    lost = Comparison("first", "it stays on its feet", first="g00k01", second="g00k00")
+    again = Comparison("second", "the arm hangs", first="g01k01", second="g00k01")
+    rankings = [(g, Ranking(comparisons=[c])) for g, c in enumerate((lost, again))]
+    context: Any = SimpleNamespace(
+        journal=SimpleNamespace(rankings=lambda before: [r for r in rankings if r[0] < before]),
+        scored=False,
+        task=SimpleNamespace(scoring=SimpleNamespace(motion=None)),
+    )
+    told = losses(context, 2, parent, Brief(parent, None, history), Population())
+    assert [(loss.candidate.name, loss.reason) for loss in told] == [
+        ("g01k01", "as the first motion it lost against the second: the arm hangs"),
+        ("g01k00", "it is not the best program"),
+        ("g00k02", "it diverged"),
+        ("g00k00", "as the second motion it lost against the first: it stays on its feet"),
+    ]
