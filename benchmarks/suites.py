@@ -216,8 +216,8 @@ def normalised(rows: Sequence[Mapping[str, Any]], random: Mapping[str, float]) -
     for row in rows:
         if SUITE not in row["scores"]:
             continue
-        rated = None not in row["successes"][SUITE]
-        values, low = (row["successes"], 0.0) if rated else (row["scores"], random[row["task"]])
+        known = of_environment(row["task"])
+        values, low = (row["scores"], random[row["task"]]) if known else (row["successes"], 0.0)
         high = float(np.mean(values[SUITE]))
         for name in (row["method"], FIRST):
             value = (float(np.mean(values[name])) - low) / max(abs(high - low), 1e-9)
@@ -244,6 +244,20 @@ def improvement(groups: Sequence[np.ndarray]) -> float:
     return float(np.mean([(1 + w).mean() / 2 for w in wins]))
 
 
+def of_environment(task: str) -> bool:
+    """Whether a task is an environment, whose return is the score; the others are scored by their successes."""
+    return any(word.startswith("env=") for word in TASKS[task])
+
+
+def gains(rows: Sequence[Mapping[str, Any]], one: str, other: str) -> list[float]:
+    """Return how much more the program of one method is worth in the same fresh trials, by task and seed."""
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    for row in rows:
+        values = row["scores" if of_environment(row["task"]) else "successes"][row["method"]]
+        found.setdefault((row["task"], row["seed"]), {})[row["method"]] = float(np.mean(values))
+    return [of[one] - of[other] for of in found.values() if one in of and other in of]
+
+
 def table(rows: Sequence[Mapping[str, Any]], random: Mapping[str, float]) -> dict[str, Any]:
     """Return interquartile means, probability of improvement, and how many tasks reach the suite's reward."""
     scores = normalised(rows, random)
@@ -259,6 +273,12 @@ def table(rows: Sequence[Mapping[str, Any]], random: Mapping[str, float]) -> dic
         if both:
             groups = [scores[name][task] for name in (one, other) for task in both]
             made.setdefault("improvement", {})[f"{one} over {other}"] = with_interval(groups, improvement)
+            wins = [gain > 0 for gain in gains(rows, one, other)]
+            made.setdefault("pairs", {})[f"{one} over {other}"] = [
+                sum(wins),
+                len(wins),
+                *rate_interval(sum(wins), len(wins)),
+            ]
     for task in {row["task"]: None for row in rows}:
         for name in (*METHODS, FIRST, SUITE):
             of = [s for row in rows if row["task"] == task for s in row["successes"].get(name, ()) if s is not None]
@@ -299,11 +319,9 @@ def main() -> None:
             root = work / f"{task}_{method}_{seed}"
             known = next((row for row in data["rows"] if (row["task"], row["seed"]) == (task, seed)), {})
             row = {**row_of(task, method, seed, root, given.truth, given.settings, known), "commit": at}
-            random = (
-                {task: float(np.mean(played(task, given.settings, given.truth)))}
-                if any(word.startswith("env=") for word in TASKS[task])
-                else {}
-            )
+            known = of_environment(task)
+            by_return = of_environment(task)
+            random = {task: float(np.mean(played(task, given.settings, given.truth)))} if by_return else {}
             data = {"random": random, "rows": [row]} if given.quick else kept(random=random, rows=[row])
             shutil.rmtree(root)
             means = {name: round(float(np.mean(of)), 1) for name, of in row["scores"].items()}
