@@ -140,6 +140,7 @@ def edit_talk(request: ProposalRequest) -> list[Message]:
         text = prompts.fill(
             "propose_edit",
             task=prompts.task_text(task),
+            measures=prompts.measures_text(task),
             parent=request.parent.source.strip(),
             **prompts.feedback(request),
             **prompts.LIMITS,

@@ -259,3 +259,12 @@ def test_requests_made_together_differ_with_directions_and_show_the_model_with_m
             proposer.propose(ProposalRequest(generation, task, BEST, CRITIQUE, (BEST,), 0), 4)
     assert [len(set(texts)) for texts in sent] == [4, 4, 1, 1]
     assert ["<worldbody>" in texts[0] for texts in sent] == [True, True, False, False]
+
+
+def test_measures_of_a_motion_from_words_are_told_when_a_program_is_edited_too(task: Task):
+    wave = with_instruction(task, "raise the right hand by 10 cm")
+    first, edit = (
+        text_of(writers.edit_talk(ProposalRequest(0, wave, parent, None, (), 0))) for parent in (None, BEST)
+    )
+    assert "Measures of an episode for what the words ask:" in first
+    assert "Measures of an episode for what the words ask:" in edit
