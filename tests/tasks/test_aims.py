@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import mujoco
 import numpy as np
 import pytest
@@ -202,3 +204,24 @@ def test_the_squat_term_follows_the_time():
         data.time, data.qpos[1] = time, data.qpos[1] - share * _squat(task)["depth"]
         mujoco.mj_forward(task.model, data)
         assert float(reward(data, data.ctrl, first)[1]["depth"]) == pytest.approx(0.0, abs=1e-5)
+
+
+def test_a_knee_that_never_gets_straight_is_straight_near_the_end_of_its_range(tmp_path: Path):
+    """As Go2's, which stops 48 degrees before: within 20 degrees of that end, where the reward leads, too."""
+    file = tmp_path / "leg.xml"
+    file.write_text(
+        """<mujoco><worldbody><geom type="plane" size="5 5 .1"/>
+        <body name="thigh" pos="0 0 1"><joint name="hip" axis="0 1 0" range="-60 60"/>
+          <geom type="capsule" fromto="0 0 0 0 0 -.4" size=".04"/>
+          <body name="left_shin" pos="0 0 -.4"><joint name="left_knee" axis="0 1 0" range="50 150" ref="0"/>
+            <geom type="capsule" fromto="0 0 0 0 0 -.4" size=".03"/></body></body>
+        </worldbody><actuator><motor joint="hip"/><motor joint="left_knee"/></actuator>
+        <keyframe><key qpos="0 1.6"/></keyframe></mujoco>"""
+    )
+    task = simple_task(name="leg", model=file, description="straighten the left knee")
+    motion = task.scoring.motion
+    assert motion is not None
+    assert not motion.problem
+    (row,) = (row for row in motion.table() if "knee" in row[2])
+    assert row[2:] == ("left_knee_angle_rad", "at most 70°")
+    assert "- 0.873" in task.rewards.initial

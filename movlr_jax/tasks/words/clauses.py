@@ -466,10 +466,12 @@ def bent(
     by: float | None = None,  # rad
     to: float | None = None,  # rad
     still: bool = False,  # whether the segment above should not turn
+    least: float = 0.0,  # rad, to which it can be straightened
 ) -> Measure:
     """Angle in rad by which a knee or elbow is bent, or straightened, or its angle, 0 if it is straight.
 
-    It is straight, sign -1 and to 0, where it is bent by less than what counts as bent.
+    It is straight, sign -1 and to 0, where it is bent by less than what counts as bent; if its range ends before, where
+    it is as near to that end.
     """
 
     def angle(state: str) -> str:
@@ -479,7 +481,7 @@ def bent(
 
     way, done = ("bent", "bent") if sign > 0 else ("straight", "straightened")
     straight = sign < 0 and to == 0.0
-    asked = by if to is None else to
+    asked = by if to is None else least if straight else to
     now = angle("state") if to is not None else _signed(sign, f"({angle('state')} - {angle('state.initial')})")
     term = _grow(f"{part.name}_{way}", "part", asked, now, (10.0, 10.0))
     if still:
@@ -489,7 +491,7 @@ def bent(
     return Measure(
         f"{part.words} {way}{_degrees(by) or ('' if straight else _degrees(to, 'to'))}",
         f"{part.name}_{done if to is None else 'angle'}_rad", now,
-        Goal(high=BENT.low, scale=0.5) if straight else about(asked, ANGLE, BENT), (term,),
+        Goal(high=least + BENT.low, scale=0.5) if straight else about(asked, ANGLE, BENT), (term,),
         changes=part.name, parts=(part,),
     )  # fmt: skip
 

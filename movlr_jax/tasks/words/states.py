@@ -177,6 +177,8 @@ def bent(
         if not (bends := ctx.scene.bends(part)):
             raise NotRead(part.words, "does not bend or turn: it is no joint, knee or elbow of this model")
         given = {"sign": sign, "by": by, "to": to, "still": part.words.endswith("elbow")}
+        if sign < 0 and to == 0.0 and (least := ctx.scene.bending(part, *bends)[0]) > c.BENT.low:
+            given["least"] = round(least, 3)
         if by is not None or to:
             change = None if by is None else sign * by
             _check_range(ctx, part.words, ctx.scene.bending(part, *bends), "a_rad", change, to)
