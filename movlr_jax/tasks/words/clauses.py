@@ -470,8 +470,8 @@ def bent(
 ) -> Measure:
     """Angle in rad by which a knee or elbow is bent, or straightened, or its angle, 0 if it is straight.
 
-    It is straight, sign -1 and to 0, where it is bent by less than what counts as bent; if its range ends before, where
-    it is as near to that end.
+    It is straight, sign -1 and to 0, where it is bent by less than what counts as bent, or as near to the end of its
+    range, `least`.
     """
 
     def angle(state: str) -> str:
