@@ -21,6 +21,7 @@ import itertools
 import json
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,13 +35,14 @@ import numpy as np  # noqa: E402
 from quick import read_options  # noqa: E402
 from record import RESULTS, circumstances, commit, locked, write  # noqa: E402
 from search_claims import measured, searched  # noqa: E402
-from suites import improvement, with_interval  # noqa: E402
+from suites import FIRST, improvement, with_interval  # noqa: E402
 
 from movlr_jax._util.intervals import rate_interval  # noqa: E402
 from movlr_jax.config.compose import compose  # noqa: E402
 from movlr_jax.engine.tasks import task_of  # noqa: E402
 from movlr_jax.language.clients.replay import write_recording  # noqa: E402
 from movlr_jax.storage.archive import Archive  # noqa: E402
+from movlr_jax.storage.layout import trial_stem  # noqa: E402
 from movlr_jax.storage.trajectory import EpisodeRecord  # noqa: E402
 from movlr_jax.tasks import Task  # noqa: E402
 from movlr_jax.tasks.readout import Readout  # noqa: E402
@@ -64,7 +66,7 @@ METHODS = {
     "feedback": ["candidates=4", "generations=3", "comparisons=10"],  # 11 programs are written, as in the other
     "best_of_n": ["candidates=12", "generations=1", "comparisons=30"],
 }
-FIRST, LAST_S = "first program", 1.0
+LAST_S = 1.0  # of an episode, which is graded
 _GROUND = -0.0184  # m, of the floor that is added below Go2
 
 
@@ -170,18 +172,14 @@ def compared(motion: str, root: Path, task: Task) -> dict[str, Any]:
             for number, trial in trials.items()
         }
         answers = [c for event in archive.events("ranked") for c in event.data["comparisons"] if c["answered"]]
-        calls = {}
-        for call in archive.calls():
-            if call["state"] == "answered":
-                calls[call["purpose"]] = calls.get(call["purpose"], 0) + 1
+        calls = Counter(call["purpose"] for call in archive.calls() if call["state"] == "answered")
 
     def grade(name: str, seed: int) -> float | None:
         generation, number = seeds[name, seed]
-        files = sorted(root.glob(f"gen_*/trials/{name}_{number:02d}.npz"))
-        own = [file for file in files if file.parts[-3] == f"gen_{generation:02d}"]
-        if not own:
+        file = root / f"{trial_stem(generation, name, number)}.npz"
+        if not file.is_file():
             return None
-        episode = EpisodeRecord.read(own[0], task.model, task.adapter).replayed(task.layout)
+        episode = EpisodeRecord.read(file, task.model, task.adapter).replayed(task.layout)
         return graded(motion, episode, task)["grade"]
 
     pairs = [
@@ -209,14 +207,16 @@ def table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if both:
         groups = [values[name][motion] for name in METHODS for motion in both]
         made["feedback over best_of_n"] = with_interval(groups, improvement)
-    clear = [
-        (first > second) == (winner == "first")
+    answers = [
+        (first, second, winner == "first")
         for row in rows
         for first, second, winner, overruled in row["comparisons"]
-        if winner in ("first", "second") and not overruled and None not in (first, second) and first != second
+        if winner in ("first", "second") and not overruled and None not in (first, second)
     ]
-    if clear:
-        made["judge prefers the better grade"] = [sum(clear), len(clear), *rate_interval(sum(clear), len(clear))]
+    for what, of in (("the better grade", lambda grade: grade), ("the successful motion", lambda grade: grade == 1)):
+        right = [(of(a) > of(b)) == first for a, b, first in answers if of(a) != of(b)]
+        if right:
+            made[f"judge prefers {what}"] = [sum(right), len(right), *rate_interval(sum(right), len(right))]
     return made
 
 

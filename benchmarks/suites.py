@@ -274,11 +274,8 @@ def table(rows: Sequence[Mapping[str, Any]], random: Mapping[str, float]) -> dic
             groups = [scores[name][task] for name in (one, other) for task in both]
             made.setdefault("improvement", {})[f"{one} over {other}"] = with_interval(groups, improvement)
             wins = [gain > 0 for gain in gains(rows, one, other)]
-            made.setdefault("pairs", {})[f"{one} over {other}"] = [
-                sum(wins),
-                len(wins),
-                *rate_interval(sum(wins), len(wins)),
-            ]
+            won = [sum(wins), len(wins), *rate_interval(sum(wins), len(wins))]
+            made.setdefault("pairs", {})[f"{one} over {other}"] = won
     for task in {row["task"]: None for row in rows}:
         for name in (*METHODS, FIRST, SUITE):
             of = [s for row in rows if row["task"] == task for s in row["successes"].get(name, ()) if s is not None]
@@ -319,7 +316,6 @@ def main() -> None:
             root = work / f"{task}_{method}_{seed}"
             known = next((row for row in data["rows"] if (row["task"], row["seed"]) == (task, seed)), {})
             row = {**row_of(task, method, seed, root, given.truth, given.settings, known), "commit": at}
-            known = of_environment(task)
             by_return = of_environment(task)
             random = {task: float(np.mean(played(task, given.settings, given.truth)))} if by_return else {}
             data = {"random": random, "rows": [row]} if given.quick else kept(random=random, rows=[row])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from movlr_jax.records import Ranking, Trial
+from movlr_jax.records import Comparison, Ranking, Trial
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.events import KINDS, read, written
 from movlr_jax.storage.layout import trial_stem
@@ -77,7 +77,10 @@ class Journal:
         rounds = sum(event.generation == g for event in self.archive.events("trials"))
         self.archive.record("trials", {"programs": data}, g, rounds)
 
-    def rankings(self, before: int | None = None) -> list[tuple[int, Ranking]]:
-        """Return the recorded rankings, or those of the generations before one, with their generations."""
-        events = self.archive.events("ranked")
-        return [(e.generation, read(Ranking, e.data)) for e in events if before is None or e.generation < before]
+    def rankings(self) -> list[tuple[int, Ranking]]:
+        """Return the recorded rankings with their generations."""
+        return [(event.generation, read(Ranking, event.data)) for event in self.archive.events("ranked")]
+
+    def comparisons(self, before: int) -> list[Comparison]:
+        """Return the recorded comparisons of the generations before one, the earliest first."""
+        return [c for g, ranking in self.rankings() if g < before for c in ranking.comparisons]

@@ -79,7 +79,7 @@ def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, pop
     The reason is why it failed, its degenerate pattern, what the judge said when it lost a comparison, or what its
     trials came to.
     """
-    comparisons = [c for _, ranking in context.journal.rankings(before=g) for c in ranking.comparisons]
+    comparisons = context.journal.comparisons(before=g)
     trials, motion, found = population.trials, context.task.scoring.motion, []
     for candidate in [e for e in reversed(brief.history) if e.name != parent.name][:_TOLD]:
         lost = [

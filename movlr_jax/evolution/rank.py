@@ -59,7 +59,11 @@ def ask_judge(context: SearchContext, g: int, population: Population, trials: Tr
         return before
     shown = {name: population.shown(name, of[0]) for name, of in trials.items() if not of[0].failed}
     config, names, showing = context.config, list(shown), context.roles.showing
-    earlier = [c for c in [*_earlier(context, g), *before.comparisons] if c.first in shown and c.second in shown]
+    earlier = [
+        c
+        for c in [*context.journal.comparisons(before=g), *before.comparisons]
+        if c.first in shown and c.second in shown
+    ]
     times = Counter((c.first, c.second) for c in earlier)
     least = calls_needed(config.ranking, len(names), showing.orders)
     left = config.comparisons and config.comparisons - len(before.comparisons)  # of the generation
@@ -91,12 +95,8 @@ def believe(context: SearchContext, g: int, population: Population, answers: Ans
     if context.scored:
         return believed(context.task, population.trials, names)
     at = {name: i for i, name in enumerate(names)}
-    decided = [c for c in [*_earlier(context, g), *answers.comparisons] if c.decided]
+    decided = [c for c in [*context.journal.comparisons(before=g), *answers.comparisons] if c.decided]
     return from_answers(len(names), [(at[c.first], at[c.second], c.trial, c.winner) for c in decided])
-
-
-def _earlier(context: SearchContext, g: int) -> list[Comparison]:
-    return [c for _, ranking in context.journal.rankings(before=g) for c in ranking.comparisons]
 
 
 def may_be_better(context: SearchContext, g: int, population: Population) -> list[str]:
@@ -158,7 +158,7 @@ def ranking_of(
 ) -> Ranking:  # fmt: skip
     """Return the ranking of generation g. `population` has the champion before it."""
     names, before = population.names, population.champion
-    compared = [c for c in [*_earlier(context, g), *answers.comparisons] if c.decided]
+    compared = [c for c in [*context.journal.comparisons(before=g), *answers.comparisons] if c.decided]
     known = {*names} if context.scored else {name for c in compared for name in (c.first, c.second)}
 
     def of(values: np.ndarray) -> list[float | None]:

@@ -18,6 +18,7 @@ from movlr_jax.tasks import Task
 _TOUCH_N = 0.5  # smaller contact forces are not listed
 _FEW = 24  # bodies of a model of one's own, whose positions are all listed
 _LIKE_EARTH = 0.05  # m/s^2, a smaller difference of gravity is not mentioned
+_SINGLE = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)  # joints with one coordinate
 _STARTS = 16  # that are compared
 _VARIED = 0.3  # rad or m between starts, which is more than noise
 _MOVED_M = 0.001  # m per rad or m; a joint that moves every body less is not described
@@ -41,15 +42,14 @@ def joint_facts(task: Task, data: mujoco.MjData) -> dict[str, str]:
     world.
     """
     model, facts = task.model, {}
-    single = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
-    every = [name for name in task.layout.joints if name and int(model.joint(name).type[0]) in single]
+    every = [name for name in task.layout.joints if name and int(model.joint(name).type[0]) in _SINGLE]
     for name in task.adapter.planned_joints or every:
         if name not in task.layout.joints:
             continue
         joint = model.joint(name)
         low, high = joint.range
         parts = [f"{low:.2f} to {high:.2f}" if model.jnt_limited[joint.id] else "no limit"]
-        if int(joint.type[0]) in single:
+        if int(joint.type[0]) in _SINGLE:
             parts.append(f"starts at {round(data.qpos[joint.qposadr[0]], 2) + 0.0:.2f}")
             moved = _moved(task, data, int(joint.dofadr[0]))
             parts += [f"a rise moves `{moved[0]}` to {moved[1]}"] if moved else []
@@ -63,7 +63,7 @@ def varied_starts(task: Task) -> str:
     for name, (at, _) in task.layout.joints.items():
         values = qpos[:, at]
         kind = int(model.joint(name).type[0]) if name else -1
-        if kind in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
+        if kind in _SINGLE:
             if np.ptp(values) > _VARIED:
                 found.append(f"`{name}` at {values.min():.2f} to {values.max():.2f}")
             continue

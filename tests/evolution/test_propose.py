@@ -7,7 +7,7 @@ from typing import Any
 
 from movlr_jax.evolution.population import Population
 from movlr_jax.evolution.propose import Brief, losses
-from movlr_jax.records import Comparison, Evaluation, Ranking
+from movlr_jax.records import Comparison, Evaluation
 
 
 def tried(generation: int, index: int, **given: Any) -> Evaluation:
@@ -19,9 +19,9 @@ def test_programs_of_all_generations_are_told_with_the_latest_first_and_why_each
     history = [tried(0, 0), parent, tried(0, 2, reason="it diverged"), tried(1, 0), tried(1, 1)]
     lost = Comparison("first", "it stays on its feet", first="g00k01", second="g00k00")
     again = Comparison("second", "the arm hangs", first="g01k01", second="g00k01")
-    rankings = [(g, Ranking(comparisons=[c])) for g, c in enumerate((lost, again))]
+    compared = [lost, again]  # one in each generation
     context: Any = SimpleNamespace(
-        journal=SimpleNamespace(rankings=lambda before: [r for r in rankings if r[0] < before]),
+        journal=SimpleNamespace(comparisons=lambda before: compared[:before]),
         scored=False,
         task=SimpleNamespace(scoring=SimpleNamespace(motion=None)),
     )

@@ -207,7 +207,7 @@ def test_the_squat_term_follows_the_time():
 
 
 def test_a_knee_that_never_gets_straight_is_straight_near_the_end_of_its_range(tmp_path: Path):
-    """As Go2's, which stops 48 degrees before: within 20 degrees of that end, where the reward leads, too."""
+    """As Go2's, which stops at 51 degrees: within 20 degrees of that end, where the reward leads, too."""
     file = tmp_path / "leg.xml"
     file.write_text(
         """<mujoco><worldbody><geom type="plane" size="5 5 .1"/>

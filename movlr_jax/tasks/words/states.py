@@ -191,9 +191,8 @@ def bends(ctx: Context, parts: Sequence[Part], phrase: Phrase, sign: int) -> lis
         made = list[Clause]()
         for part in parts:
             low, high, now = ctx.scene.bending(part, *at) if (at := ctx.scene.bends(part)) else (0.0, 0.0, 0.0)
-            before = (
-                ctx.at.get(part.words, now) if sign < 0 else None
-            )  # straightened from where it is, if that is known
+            # straightened from where it is, if that is known
+            before = ctx.at.get(part.words, now) if sign < 0 else None
             of = share if sign > 0 else 1.0 - share
             made += bent(ctx, [part], to=round(low + of * ((high if before is None else before) - low), 3))
         return made
