@@ -71,7 +71,8 @@ def varied_starts(task: Task) -> str:
             low, high = values[:, :3].min(axis=0), values[:, :3].max(axis=0)
             found.append(f"`{name}` at {_vector(low, 2)} to {_vector(high, 2)} m")
         if kind in (mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_BALL):
-            turns = 2 * np.arccos(np.clip(np.abs(values[:, -4:] @ values[0, -4:]), 0, 1))  # from the first start
+            quats = values[:, -4:] / np.linalg.norm(values[:, -4:], axis=1, keepdims=True)  # resets add noise to them
+            turns = 2 * np.arccos(np.clip(np.abs(quats @ quats[0]), 0, 1))  # from the first start
             if turns.max() > _VARIED:
                 found.append(f"`{name}` turned by up to {np.degrees(turns.max()):.0f} degrees")
     return ", ".join(found)

@@ -121,3 +121,19 @@ def test_joints_without_limits_are_described_where_none_is_planned():
     task = simple_task(name="swing", model=mujoco.MjSpec.from_string(BALL), description="swing")
     assert not task.adapter.planned_joints
     assert joint_facts(task, start_of(task))["j"] == "no limit, starts at 0.00"
+
+
+@pytest.mark.parametrize(("angle", "told"), [(0.2, ""), (1.0, "`free` turned by up to 57 degrees")])
+def test_turned_starts_are_told_by_their_angle_whatever_the_length_of_their_quaternions(angle: float, told: str):
+    def start(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        half = np.where(np.arange(n) % 2, angle, 0.0) / 2
+        quats = np.stack([np.cos(half), 0 * half, 0 * half, np.sin(half)], axis=1) * rng.uniform(0.8, 1.2, (n, 1))
+        qpos = np.concatenate([np.tile([0.0, 0.0, 1.0], (n, 1)), quats, np.zeros((n, 1))], axis=1)
+        return qpos, np.zeros((n, 7)), np.zeros((n, 0))
+
+    spec = mujoco.MjSpec.from_string(
+        """<mujoco><worldbody><body name="trunk" pos="0 0 1"><freejoint name="free"/><geom size=".1"/>
+        <body name="arm"><joint name="j" axis="0 1 0"/><geom size=".05 .2" type="capsule"/></body></body></worldbody>
+        <actuator><motor joint="j" ctrlrange="-1 1"/></actuator></mujoco>"""
+    )
+    assert varied_starts(simple_task(name="spin", model=spec, description="spin", start=start)) == told
