@@ -616,3 +616,10 @@ def test_there_and_back_ends_where_it_began():
     assert motion(task, root(task, x=1 - np.abs(2 * RAMP - 1)))["success"] == 1
     assert motion(task, root(task, x=-(1 - np.abs(2 * RAMP - 1))))["success"] == 0
     assert motion(task, root(task, x=np.minimum(2 * RAMP, 1)))["success"] == 0
+
+
+def test_a_body_on_a_rail_keeps_away_from_its_ends_unless_it_should_travel():
+    initial = made("cart", "swing up the pole").rewards.initial
+    assert '-jnp.square((state.q("slide") - state.initial.q("slide")) / 2)' in initial
+    for words in ("move the cart 1 m to the right", "move the slide by 0.5 m"):
+        assert "centred" not in made("cart", words).rewards.initial

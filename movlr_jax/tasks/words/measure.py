@@ -9,7 +9,7 @@ import numpy as np
 
 from movlr_jax._util.quantities import span
 from movlr_jax.biomech.world import World
-from movlr_jax.rewards.term import Term, along, entry, quoted
+from movlr_jax.rewards.term import Term, along, entry, identifier, quoted
 from movlr_jax.tasks.words.parts import Part
 
 Vector = tuple[float, ...]
@@ -29,6 +29,7 @@ class Subject:
     up: Vector = UP  # unit vector [3] against gravity, world frame
     level: bool = True  # whether the ground is level everywhere
     height: float = 0.0  # m above the ground
+    rails: tuple[tuple[str, float], ...] = ()  # joints of its base with ends and a motor; half of their ranges, m
 
     @property
     def moved(self) -> str:
@@ -217,6 +218,12 @@ class Measure:
 
 def error(expression: str) -> str:
     return f"-shaping.smooth_abs({expression})"
+
+
+def rail_term(joint: str, half: float) -> Term:
+    """Return the term that keeps a body on a rail near where it began, away from the ends. half: of its length, m."""
+    gone = f"(state.q({quoted(joint)}) - state.initial.q({quoted(joint)}))"
+    return Term(f"{identifier(joint)}_centred", "part", 10.0, f"-jnp.square({gone} / {half:.4g})")
 
 
 def distance_terms(name: str, a: str, b: str) -> list[Term]:

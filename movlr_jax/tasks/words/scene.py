@@ -13,7 +13,7 @@ import numpy as np
 
 from movlr_jax.biomech.world import EARTH, box_corners, world_of
 from movlr_jax.errors import UserError
-from movlr_jax.models.derived import above, driven_trees, lies, span_of, travels
+from movlr_jax.models.derived import above, base_joints, driven_joints, driven_trees, lies, span_of, travels
 from movlr_jax.models.hands import DIGITS, HANDS, Digit, Hand, fingers_of, hands_of, names_of
 from movlr_jax.models.motors import carrying
 from movlr_jax.models.names import PLACES, SIDES, part_of, words_of
@@ -73,9 +73,15 @@ class Scene:
 
     @cached_property
     def of(self) -> Subject:
-        world = world_of(self.model, self.model.body(self.root).id)
-        height = float(world.height(self.data.body(self.root).xpos))
-        return Subject(self.root, tuple(world.up.tolist()), world.level is not None, height)
+        model, root = self.model, self.model.body(self.root).id
+        world = world_of(model, root)
+        height = float(world.height(self.data.xpos[root]))
+        rails = tuple(
+            (model.joint(j).name, 0.5 * float(np.ptp(model.jnt_range[j])))
+            for j in sorted({*base_joints(model, root)} & {*driven_joints(model)})
+            if model.jnt_type[j] == mujoco.mjtJoint.mjJNT_SLIDE
+        )
+        return Subject(self.root, tuple(world.up.tolist()), world.level is not None, height, rails)
 
     @cached_property
     def around(self) -> np.ndarray:

@@ -16,7 +16,7 @@ from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
-from movlr_jax.tasks.words.measure import Goal, Measure, Subject, upright_terms
+from movlr_jax.tasks.words.measure import Goal, Measure, Subject, rail_term, upright_terms
 from movlr_jax.tasks.words.parts import Part
 from movlr_jax.types import Step
 
@@ -242,7 +242,7 @@ class Sentence:
                     kind = self.phases[i + 1][0].measure.kind
                     terms.append(Term(f"{_NUMBERS[i + 1]}part", kind, _BONUS, gate))
             begins = ends
-        return terms + self._balance_terms()
+        return terms + self._balance_terms() + self._rail_terms()
 
     def _stays(self, stay: Clause, phase: int) -> bool:
         """Return whether a body that stays in place in a phase should do so in those before it, too."""
@@ -264,6 +264,13 @@ class Sentence:
         turns = any(changes == "heading" for changes, _ in changed)
         terms = upright_terms(self.of, turns, not changed & {("height", "down"), ("height", "height")})
         return terms if all(changes != c.LEAN for changes, _ in changed) else terms[:-1]  # its tilt is asked
+
+    def _rail_terms(self) -> list[Term]:
+        """Return that a body which is not asked to travel does not run to the end of its rail."""
+        changed = {m.changes for _, _, m in self.named()}
+        if changed & {"place", "height", self.of.name}:
+            return []
+        return [rail_term(joint, half) for joint, half in self.of.rails if joint not in changed]
 
     def first_terms(self) -> list[Term]:
         """Return the terms of an initial program: the best of each kind for the body, the best of each part."""
