@@ -91,8 +91,10 @@ def names(task: Task) -> str:
     layout, model, adapter = task.layout, task.model, task.adapter
     start = start_of(task)
     planned = joint_facts(task, start)
+    travel = task.scoring.motion and task.scoring.motion.travel
+    usual = {"velocity"} if travel and not travel["exact"] else set[str]()
     goals = [
-        (name, list(np.shape(value)), np.round(np.asarray(value, float), 3).tolist())
+        (name, list(np.shape(value)), np.round(np.asarray(value, float), 3).tolist(), name in usual)
         for name, value in task.goals.items()
     ]
     acts = enabled_actuators(model)

@@ -12,6 +12,7 @@ from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.world import EARTH, box_corners
 from movlr_jax.models.actuators import has_muscles, servos
 from movlr_jax.models.derived import base_joints
+from movlr_jax.models.names import words_of
 from movlr_jax.rewards.term import axis_text
 from movlr_jax.tasks import Task
 
@@ -35,7 +36,7 @@ def start_of(task: Task) -> mujoco.MjData:
 
 
 def joint_facts(task: Task, data: mujoco.MjData) -> dict[str, str]:
-    """Return, for each planned joint, its range and position, and where a body goes if it rises.
+    """Return, for each planned joint and the base's, its range and position, and where a body goes if it rises.
 
     Where none is planned, as where joints have no limits, those of all hinges and slides. The body is the one that
     moves most among the task's roles, else among all that a reward may read; the direction is the closest axis of the
@@ -43,7 +44,9 @@ def joint_facts(task: Task, data: mujoco.MjData) -> dict[str, str]:
     """
     model, facts = task.model, {}
     every = [name for name in task.layout.joints if name and int(model.joint(name).type[0]) in _SINGLE]
-    for name in task.adapter.planned_joints or every:
+    base = base_joints(model, model.body(task.adapter.root).id)
+    planned = task.adapter.planned_joints
+    for name in (*(name for name in every if model.joint(name).id in base or not planned), *planned):
         if name not in task.layout.joints:
             continue
         joint = model.joint(name)
@@ -109,10 +112,24 @@ def actuator_facts(task: Task, data: mujoco.MjData) -> list[str]:
         gain, bias = model.actuator_gainprm[i, 0], model.actuator_biasprm[i]
         kind = "position servo" if served[i] else "velocity servo" if bias[2] < 0 and gain > 0 else "motor"
         parts = [f"{low:g} to {high:g}" if model.actuator_ctrllimited[i] else "no limit"]
+        parts += _strength(model, i) if kind == "motor" else []
         parts += [] if acts[i] else ["disabled: it gives no force"]
         parts += [f"{rest[i] + 0.0:.2f} holds the start"] if served[i] or rest[i] else []
         facts.append(f"{model.actuator(i).name} ({kind}{_driven(model, i)}, {', '.join(parts)})")
     return facts
+
+
+def _strength(model: mujoco.MjModel, actuator: int) -> list[str]:
+    """Return the largest force or torque of a motor of a hinge or slide, in words."""
+    joint = int(model.actuator_trnid[actuator, 0])
+    of_joint = model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT and int(model.jnt_type[joint]) in _SINGLE
+    if not (of_joint and model.actuator_ctrllimited[actuator]):
+        return []
+    force = abs(model.actuator_gainprm[actuator, 0]) * np.abs(model.actuator_ctrlrange[actuator]).max()
+    if model.actuator_forcelimited[actuator]:
+        force = min(force, np.abs(model.actuator_forcerange[actuator]).max())
+    unit = "N m" if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE else "N"
+    return [f"at most {abs(model.actuator_gear[actuator, 0]) * force:.3g} {unit}"]
 
 
 def _driven(model: mujoco.MjModel, actuator: int) -> str:
@@ -148,8 +165,9 @@ def scene_facts(task: Task, data: mujoco.MjData) -> list[str]:
     covered = {p: bodies for p, bodies in task.adapter.touch.items() if p in task.layout.touch and [p] != [*bodies]}
     if covered:
         facts.append(f"Contact sensors: {'; '.join(f'`{p}` covers {_quoted(b)}' for p, b in covered.items())}.")
-    feet = [_foot(task, data, part) for part in ("left_foot", "right_foot") if part in task.adapter.touch]
-    facts += [fact for fact in feet if fact]
+    feet = {part for role, part in task.roles.items() if "foot" in words_of(role)}
+    soles = [_foot(task, data, part) for part in task.adapter.touch if part in feet or "foot" in words_of(part)]
+    facts += [fact for fact in soles if fact]
     facts += _world(task, data)
     facts.append(f"The whole body weighs {gravity * model.body_subtreemass[root]:.0f} N.")
     facts += [_thing(model, data, body, gravity) for body in things]

@@ -7,6 +7,7 @@ import re
 import mujoco
 import numpy as np
 import pytest
+from moving import HOPPER
 
 from movlr_jax.language.prompts import names, system
 from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of, varied_starts
@@ -73,10 +74,10 @@ def test_actuators_are_listed_with_the_command_that_holds_the_start():
     task = simple_task(name="hit", model=spec, description="hit", start={"b": 0.25}, start_noise=0.0)
     start = start_of(task)
     assert actuator_facts(task, start) == [
-        "j (motor, -1 to 1)",
+        "j (motor, -1 to 1, at most 1 N m)",
         "turn (position servo of `b`, no limit, 0.25 holds the start)",
     ]
-    assert "- Actuators, in the order of `action` (range of the command): `j` (motor, -1 to 1), `turn`" in names(task)
+    assert "- Actuators, in the order of `action` (range of the command): `j` (motor, -1 to 1, at" in names(task)
     muscles = build_task("bottle_pour", "myoarm_r", 3.0, {})
     assert actuator_facts(muscles, start_of(muscles)) == []
 
@@ -121,6 +122,19 @@ def test_joints_without_limits_are_described_where_none_is_planned():
     task = simple_task(name="swing", model=mujoco.MjSpec.from_string(BALL), description="swing")
     assert not task.adapter.planned_joints
     assert joint_facts(task, start_of(task))["j"] == "no limit, starts at 0.00"
+
+
+def test_base_foot_motors_and_usual_speed_of_a_planar_body_are_told():
+    task = simple_task(
+        name="hopper", model=mujoco.MjSpec.from_string(HOPPER.replace("sole", "foot")), description="hop forward"
+    )
+    start, said = start_of(task), names(task)
+    facts = joint_facts(task, start)
+    assert facts["ahead"] == "no limit, starts at 0.00, a rise moves `trunk` to +x"
+    assert facts["pitch"].endswith("a rise moves `foot` to -x")  # it leans forward
+    assert "`knee` (motor, -1 to 1, at most 200 N m)" in said
+    assert "From the origin of `foot`, `foot` reaches from -0.18 to 0.31 m along x" in said
+    assert "(a usual speed, not a limit)" in said
 
 
 @pytest.mark.parametrize(("angle", "told"), [(0.2, ""), (1.0, "`free` turned by up to 57 degrees")])

@@ -39,7 +39,10 @@ _REPLAN_S = 0.032  # between two plans, as with the defaults of a planner
 _SUCCESS = ("success", "is_success", "solved")  # names of a success in what a step reports
 
 # `Scoring.focus` of tasks whose score is the return of an environment
-BY_RETURN = "what the motion returns: the sum of the environment's own rewards, which are not shown"
+BY_RETURN = (
+    "what the motion returns: the sum of the environment's own rewards, which are not shown and stop where the "
+    "environment ends the episode"
+)
 
 
 @dataclass(frozen=True)
