@@ -91,6 +91,7 @@ PAIRS = (  # the first should be better than the second
     ("feedback", "best_of_n"),
     ("model_feedback", "model_best_of_n"),
     ("model_critique", "model_edits_of_n"),
+    ("model_critique", "model_best_of_n"),
     # no longer a method: six programs, then six whose writer saw the best three with the course of their trials
     ("model_varied", "model_edits_of_n"),
     ("model_varied", "model_best_of_n"),

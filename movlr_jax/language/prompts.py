@@ -223,8 +223,9 @@ def feedback(request: ProposalRequest) -> dict[str, Any]:
         ancestors.append(of[name])
         name = of[name].parent
     return {
-        "feedback": critique_text(critique) if critique else "Nothing is known about its motion.",
+        "feedback": critique_text(critique, parent) if critique else "Nothing is known about its motion.",
         "terms": statistics(parent, points=_COURSE),
+        "measured": _picked(parent.series),
         "times": _times(parent),
         "ancestors": [_weights(a) for a in reversed(ancestors)],
         "losses": [
@@ -312,8 +313,10 @@ def _times(candidate: Trial) -> list[str]:
     return [f"{curve[i]:.2g}" for i in picked]
 
 
-def critique_text(critique: Critique) -> str:
-    return fill("critique_text", critique=critique, author=critique.author)
+def critique_text(critique: Critique, motion: Evaluation) -> str:
+    """Return what a critique says of `motion`; whether it is a success, only where a critic saw it or a measure says."""
+    decided = critique.success or bool(critique.observation) or "success" in motion.metrics
+    return fill("critique_text", critique=critique, author=critique.author, decided=decided)
 
 
 def described(best: Evaluation, author: str) -> Critique:

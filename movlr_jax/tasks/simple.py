@@ -413,7 +413,8 @@ def default_diagnosis(tolerance_m: float, motion: Sentence | None, metrics: Metr
         # calm helps to hold a position, but also to go nowhere
         kind = "steady" if motion is None else "unknown"
         needs.append(Need("the task is not done, or its result is not held", kind))
-    if metrics.get("effort", 0.0) > 0.1 and (motion is None or not needs):
+    counted = "return" in metrics  # by an environment, which says what effort costs
+    if metrics.get("effort", 0.0) > 0.1 and not counted and (motion is None or not needs):
         needs.append(Need("the effort is higher than the motion needs", "economy"))
     return needs
 

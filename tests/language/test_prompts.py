@@ -110,7 +110,7 @@ def messages(task: Task) -> dict[str, str]:
     """Every conversation, by its purpose."""
     film, frames = MotionMedia("video", slow=2.0, views=2), MotionMedia("frames", frames=4)
     first = ProposalRequest(0, task, None, None, (), 0, looks_ahead_s=0.4, control_s=0.016)
-    best = replace(BEST, parent=FIRST.name)
+    best = replace(POOREST, parent=FIRST.name)
     later = ProposalRequest(2, task, best, CRITIQUE, (FIRST, best), 0, losses=LOSSES)
     broken = writers._Slot(SOURCE, "", "line 6: there is no body 'bottel'; did you mean 'bottle'?")
     client = ModelClient()
@@ -150,6 +150,12 @@ def text_of(conversation) -> str:
         lines.append(f"=== {message.role}")
         lines += [part if isinstance(part, str) else f"[{part.mime}]" for part in message.parts]
     return "\n".join(lines) + "\n"
+
+
+def test_critique_by_numbers_says_nothing_of_success_where_none_is_measured():
+    critique = replace(CRITIQUE, observation="")
+    assert "not completed" in prompts.critique_text(critique, BEST)
+    assert "completed" not in prompts.critique_text(critique, replace(BEST, metrics={"return": 490.0}))
 
 
 def test_messages_are_the_golden_ones(messages: dict[str, str]):

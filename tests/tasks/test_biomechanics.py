@@ -6,9 +6,10 @@ import mujoco
 import numpy as np
 import pytest
 from made_gait import DT, WEIGHT, Gait, foot, replaced, walk, walker_of_boxes
+from moving import CRAWLER, episode_of
 
 from movlr_jax.biomech.gait import events
-from movlr_jax.tasks import Task
+from movlr_jax.tasks import Task, simple_task
 from movlr_jax.tasks.walking import biomechanics
 
 
@@ -180,3 +181,14 @@ def test_series_say_what_their_names_say(task: Task):
     _, stands = foot(Gait(), DT * (1 + np.arange(len(made.actions))), 0)
     np.testing.assert_allclose(curves["left_foot_force_n"], WEIGHT * stands, rtol=1e-6)
     assert curves["right_foot_height_m"].max() == pytest.approx(0.08, abs=1e-3)
+
+
+def test_series_of_a_body_without_feet_tell_height_and_tilt_of_its_trunk():
+    crawler = simple_task(name="crawler", model=mujoco.MjSpec.from_string(CRAWLER), description="walk forward")
+    raised, turned = np.array(crawler.model.qpos0), np.array(crawler.model.qpos0)
+    raised[2] += 0.2
+    turned[3:7] = np.cos(0.25), 0.0, np.sin(0.25), 0.0  # by 0.5 rad about y
+    curves = biomechanics.series(episode_of(crawler, [crawler.model.qpos0, raised, turned]), crawler)
+    np.testing.assert_allclose(curves["trunk_height_m"], [0.45, 0.65, 0.45], atol=1e-6)
+    np.testing.assert_allclose(curves["trunk_tilt_deg"], [0.0, 0.0, np.degrees(0.5)], atol=0.05)
+    np.testing.assert_allclose(curves["speed_m_s"], 0.0, atol=1e-6)

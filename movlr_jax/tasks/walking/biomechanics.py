@@ -20,6 +20,7 @@ from movlr_jax.biomech.gait.reference import ANGLES, MUSCLES
 from movlr_jax.biomech.opensim import Coordinate
 from movlr_jax.biomech.world import EARTH, lowest
 from movlr_jax.models import ModelAdapter
+from movlr_jax.models.derived import floats
 from movlr_jax.tasks.base import Metrics, Task, exertion, joints_at_limit
 from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
@@ -159,17 +160,20 @@ def gait(episode: Trajectory, task: Task) -> dict[str, Any]:
 
 
 def series(episode: Trajectory, task: Task) -> dict[str, np.ndarray]:
-    """Return curves [T] of one episode [T, ...] with units in their names; gait curves only for walkers."""
+    """Return curves [T] of one episode [T, ...] with units in their names: effort, and how a body travels."""
     read = Readout(task.layout, episode.steps).upright
     curves = {"effort": exertion(task, episode)}
     if task.model.jnt_limited.any():
         curves["joint_limit_fraction"] = joints_at_limit(task.model, np.asarray(episode.steps.qpos))
-    if not all(foot in task.layout.touch for foot in FEET):
+    walks = all(foot in task.layout.touch for foot in FEET)
+    if not (walks or floats(task.model, task.model.body(task.adapter.root).id)):
         return curves
     curves["speed_m_s"] = np.linalg.norm(read.com_vel[:, :2], axis=-1)
-    trunk = next((role for role in ("pelvis", "trunk") if role in task.roles), None)
-    if trunk:
-        curves[f"{trunk}_height_m"] = read.height(task.roles[trunk])
+    role = next((role for role in ("pelvis", "trunk") if role in task.roles), "trunk")
+    trunk = task.roles.get(role, task.adapter.root)
+    curves |= {f"{role}_height_m": read.height(trunk), f"{role}_tilt_deg": trunk_tilt(read.rot(trunk))}
+    if not walks:
+        return curves
     for part in FEET:
         curves[f"{part}_force_n"] = read.touch(part)
     for part in FEET:
