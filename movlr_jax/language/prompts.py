@@ -314,7 +314,7 @@ def _times(candidate: Trial) -> list[str]:
 
 
 def critique_text(critique: Critique, motion: Evaluation) -> str:
-    """Return what a critique says of `motion`, and whether it is a success where a critic saw it or a measure says."""
+    """Return what a critique says of `motion`; whether it is a success where a critic saw it or a measure says."""
     decided = critique.success or bool(critique.observation) or "success" in motion.metrics
     return fill("critique_text", critique=critique, author=critique.author, decided=decided)
 
