@@ -247,7 +247,7 @@ def _foot(task: Task, data: mujoco.MjData, part: str) -> str:
     low, high = corners.min(axis=0), corners.max(axis=0)
     return (
         f"From the origin of `{first}`, `{part}` reaches from {low[0]:.2f} to {high[0]:.2f} m along x, from "
-        f"{low[1]:.2f} to {high[1]:.2f} m along y and to {low[2]:.2f} m along z."
+        f"{low[1]:.2f} to {high[1]:.2f} m along y; its lowest point is at {low[2]:.2f} m along z."
     )
 
 
