@@ -14,7 +14,7 @@ from movlr_jax.biomech.world import lowest, up_of
 from movlr_jax.control.settings import MppiSettings
 from movlr_jax.control.targets import joint_targets
 from movlr_jax.models.actuators import servos
-from movlr_jax.models.derived import base_joints, floats, lies, root_of, solid_of
+from movlr_jax.models.derived import base_joints, has_moving_base, lies, root_of, solid_of
 from movlr_jax.models.load import with_load
 from movlr_jax.models.motors import TargetSettings, of_joints, swing_s, targetable
 from movlr_jax.models.spec import quiet
@@ -55,7 +55,7 @@ def facts_of(task: Task, space: str = "auto") -> BodyFacts:
     data.qpos[:] = posture = task.start(np.random.default_rng(0), 1)[0][0]
     mujoco.mj_forward(model, data)
     root = root_of(model)
-    travels = floats(model, root)
+    travels = has_moving_base(model, root)
     up = up_of(model, data)
     com = float(data.subtree_com[root] @ up)
     low = min((lowest(model, data, g, up) for g in solid_of(model, root)), default=com)

@@ -135,8 +135,8 @@ def base_joints(model: mujoco.MjModel, body: int) -> list[int]:
     return [int(j) for j in joints]
 
 
-def floats(model: mujoco.MjModel, body: int) -> bool:
-    """Return whether joints of its base move a body through the world, as a free joint or slides."""
+def has_moving_base(model: mujoco.MjModel, body: int) -> bool:
+    """Return whether joints of its base move a body through the world: a free joint or slides."""
     kinds = {int(model.jnt_type[j]) for j in base_joints(model, body)}
     return bool(kinds & {int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_SLIDE)})
 

@@ -20,7 +20,7 @@ from movlr_jax.biomech.gait.reference import ANGLES, MUSCLES
 from movlr_jax.biomech.opensim import Coordinate
 from movlr_jax.biomech.world import EARTH, lowest
 from movlr_jax.models import ModelAdapter
-from movlr_jax.models.derived import floats
+from movlr_jax.models.derived import has_moving_base
 from movlr_jax.tasks.base import Metrics, Task, exertion, joints_at_limit
 from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
@@ -166,7 +166,7 @@ def series(episode: Trajectory, task: Task) -> dict[str, np.ndarray]:
     if task.model.jnt_limited.any():
         curves["joint_limit_fraction"] = joints_at_limit(task.model, np.asarray(episode.steps.qpos))
     walks = all(foot in task.layout.touch for foot in FEET)
-    if not (walks or floats(task.model, task.model.body(task.adapter.root).id)):
+    if not (walks or has_moving_base(task.model, task.model.body(task.adapter.root).id)):
         return curves
     curves["speed_m_s"] = np.linalg.norm(read.com_vel[:, :2], axis=-1)
     role = next((role for role in ("pelvis", "trunk") if role in task.roles), "trunk")
