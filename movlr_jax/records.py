@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, get_args
 from movlr_jax._util.intervals import rate_interval
 from movlr_jax._util.quantities import measures
 
+_ENDED = {"fell": "fell", "terminated": "were ended by the environment"}
 Winner = Literal["first", "second", "tie", "none"]  # none: no answer; not counted
 
 
@@ -217,8 +218,14 @@ class Claim:
         between = f" ({100 * low:.0f}-{100 * high:.0f} %)" if interval else ""
         rate = [] if self.successes is None else [f"{self.successes} of {self.n} succeed{between}"]
         failed = [f"{self.failed} of {self.n} failed"] if self.failed else []
-        measured = [self.said] if self.said else measures(self.metrics)
+        measured = [self.said] if self.said else [*self._some_ended(), *measures(self.metrics)]
         return ", ".join([*rate, *measured, *failed]) or f"{self.n} ran"
+
+    def _some_ended(self) -> list[str]:
+        """Return in how many trials, but not in all, the motion ended early."""
+        ran = self.n - self.failed
+        counts = {words: round(ran * self.metrics.get(name, 0.0)) for name, words in _ENDED.items()}
+        return [f"{count} of {ran} {words}" for words, count in counts.items() if 0 < count < ran]
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ _UNITS = {
     "steps_min": "steps/min",
     "bw": "body weights",
 }  # longest first
-_YES_NO = ("success", "fell", "dropped")
-_RETURNS = ("return", "environment_return")  # the sum of the rewards of an environment, which is what it is about
+_YES_NO = ("success", "fell", "dropped", "terminated")
+RETURNS = ("return", "environment_return")  # the sum of the rewards of an environment, which is what it is about
 _OF_MOTION = (
     "heading_error_rad", "turned_rad", "rise_m", "raised_m", "down_m", "down_and_up_m", "drift_error_m",
     "upright_fraction",
@@ -29,6 +29,7 @@ _OF_PARTS = (
     "_raised_m", "_lowered_m", "_bent_rad", "_straightened_rad", "_tilt_error_rad", "_direction_error_rad",
     "_error_m", "_waves_hz",
 )  # fmt: skip
+_ENDS = {"time_to_fall_s": "fell", "terminated_s": "was ended by the environment"}
 _OWN = 2  # measures of a task that a summary has room for, besides those that all tasks share
 
 
@@ -121,16 +122,19 @@ def measures(metrics: Mapping[str, float]) -> list[str]:
     errors = ("object_position_error_m", "object_orientation_error_rad")
     parts = [quantity(metrics[name], name) for name in errors if name in metrics]
     parts = [f"{', '.join(parts)} off"] if parts else []
-    parts += [f"{human(name)} {number(metrics[name])}" for name in _RETURNS if name in metrics]
+    parts += [f"{human(name)} {number(metrics[name])}" for name in RETURNS if name in metrics]
     if "distance_m" in metrics:
         gait = f", gait r {number(metrics['gait_r'], 2)}" if "gait_r" in metrics else ""
         parts.append(f"moved {quantity(metrics['distance_m'], 'distance_m')}{gait}")
-    told = (*errors, *_RETURNS, "distance_m", "gait_r", "knee_swing_deg", "time_to_fall_s")
+    told = (*errors, *RETURNS, "distance_m", "gait_r", "knee_swing_deg", "time_to_fall_s", "terminated_s")
     own = [name for name in leading(metrics) if name not in told]
     parts += [f"{human(name)} {quantity(metrics[name], name)}" for name in own[:_OWN]]
-    if "time_to_fall_s" in metrics:
-        parts.insert(0, f"fell at {quantity(metrics['time_to_fall_s'], 'time_to_fall_s')}")
-    return parts
+    return early(metrics) + parts
+
+
+def early(metrics: Mapping[str, float]) -> list[str]:
+    """Return when a motion ended early: by a fall, or where its environment ended it."""
+    return [f"{words} at {quantity(metrics[name], name)}" for name, words in _ENDS.items() if name in metrics]
 
 
 def summary(metrics: Mapping[str, float]) -> str:

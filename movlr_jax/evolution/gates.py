@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from movlr_jax._util.quantities import RETURNS
 from movlr_jax.records import Evaluation, Preference, Trial
 from movlr_jax.tasks import Task
 
@@ -17,6 +18,8 @@ def fault(trial: Trial) -> tuple[int, str]:
     """
     if trial.failed or trial.metrics.get("diverged_fraction", 0.0) > 0:
         return 3, "the simulation diverged"
+    if any(name in trial.metrics for name in RETURNS):  # the environment's return says what an early end is worth
+        return 0, ""
     if trial.metrics.get("fell", 0.0) > 0:
         seconds = trial.metrics.get("time_to_fall_s")
         return 2, "it fell" if seconds is None else f"it fell after {seconds:.1f} s"

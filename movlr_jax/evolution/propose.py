@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from movlr_jax._util.parts import worked
+from movlr_jax._util.quantities import counted
 from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.evolution.context import SearchContext
 from movlr_jax.evolution.gates import poorest_first
@@ -46,6 +47,7 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
     start, optimizer, parent = start_program(context), context.config.optimizer, brief.parent
     given = [start] if g == 0 and starts_with_a_program(context) else []
     looked = [*context.journal.trials(0).get(candidate_name(0, 0), {}).values()] if given else []
+    known = population.trials.get(parent.name, ()) if parent else looked
     request = ProposalRequest(
         generation=g,
         task=context.task.replace(initial=start),  # the first edits start from it
@@ -55,7 +57,7 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
         seed=context.config.seed,
         vet=lambda source: vet_one(context, source).message,
         losses=losses(context, g, parent, brief, population) if parent else (),
-        result=results(context, looked),
+        result=results(context, known),
         trials=poorest_first(context.task, looked) if context.scored else (),
         weights=context.weights,
         looks_ahead_s=optimizer.horizon_s if isinstance(optimizer, PlanningSettings) else None,
@@ -76,11 +78,11 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
 def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, population: Population) -> list[Loss]:
     """Return the latest programs before generation g that are not the parent, the last one first, and why each lost.
 
-    The reason is why it failed, its degenerate pattern, what the judge said when it lost a comparison, or what its
+    The reason is why it failed, its degenerate pattern or what the judge said when it lost a comparison, and what its
     trials came to.
     """
     comparisons = context.journal.comparisons(before=g)
-    trials, motion, found = population.trials, context.task.scoring.motion, []
+    found = []
     for candidate in [e for e in reversed(brief.history) if e.name != parent.name][:_TOLD]:
         lost = [
             f"as the {place} motion it lost against the {other}: {c.reason}"
@@ -88,18 +90,18 @@ def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, pop
             for place, other in (("first", "second"), ("second", "first"))
             if getattr(c, place) == candidate.name and c.winner == other
         ]
-        why = [candidate.reason or "", *candidate.faults.values(), *lost]
-        if context.scored and {candidate.name, parent.name} <= trials.keys():
-            its, those = (claim_of(motion, trials[name]).text() for name in (candidate.name, parent.name))
-            why.append(f"its trials: {its}; those of {parent.name}: {those}")
-        found.append(Loss(candidate, next(filter(None, why), "it is not the best program")))
+        why = [*filter(None, [candidate.reason or "", *candidate.faults.values(), *lost])][:1]
+        told = results(context, population.trials.get(candidate.name, ()))
+        why += [f"it had {told}"] if told else []
+        found.append(Loss(candidate, "; ".join(why) or "it is not the best program"))
     return found
 
 
 def results(context: SearchContext, trials: Sequence[Trial]) -> str:
-    """Return what the trials of a program came to, and the poorest of them; empty where nothing is measured."""
+    """Return what the trials of a program came to, and the poorest and the best; empty where nothing is measured."""
     motion, ran = context.task.scoring.motion, poorest_first(context.task, trials)
     if not context.scored or not ran:
         return ""
-    text = claim_of(motion, trials).text()
-    return f"{text}; its poorest trial: {claim_of(motion, ran[:1]).text()}" if len(ran) > 1 else text
+    text = f"{counted(len(trials), 'trial')}: {claim_of(motion, trials).text()}"
+    ends = {"poorest": ran[0], "best": ran[-1]} if len(trials) > 1 else {}
+    return "; ".join([text, *(f"the {which}: {claim_of(motion, [one]).text()}" for which, one in ends.items())])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from movlr_jax._util.quantities import early
 from movlr_jax._util.resources import resource_text
 from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.film.muscles import muscle_tendons
@@ -224,9 +225,8 @@ def feedback(request: ProposalRequest) -> dict[str, Any]:
         name = of[name].parent
     return {
         "feedback": critique_text(critique, parent) if critique else "Nothing is known about its motion.",
-        "terms": statistics(parent, points=_COURSE),
-        "measured": _picked(parent.series),
-        "times": _times(parent),
+        "result": request.result,
+        **_motion(parent),
         "ancestors": [_weights(a) for a in reversed(ancestors)],
         "losses": [
             (_purpose(c.source), _weights(c), loss.reason, labels(c), c.description.get("alignment"))
@@ -238,27 +238,40 @@ def feedback(request: ProposalRequest) -> dict[str, Any]:
 
 def trials(request: ProposalRequest) -> dict[str, Any]:
     """Return what the first requests say of the trials of the first program: terms and measures at a few times."""
-    told = [("its poorest trial", trial) for trial in request.trials[:1]]
-    told += [("its best trial", trial) for trial in request.trials[1:][-1:]]
-    motions = [
-        {
-            "label": label,
-            "times": _times(trial),
-            "terms": _picked({name: term.get("curve", []) for name, term in trial.terms.items()}),
-            "measured": _picked(trial.series),
-        }
-        for label, trial in told
-    ]
-    return {"result": request.result, "motions": motions}
+    told = [("The poorest of its trials", trial) for trial in request.trials[:1]]
+    told += [("The best of its trials", trial) for trial in request.trials[1:][-1:]]
+    return {"result": request.result, "motions": [{"label": label, **_motion(trial)} for label, trial in told]}
 
 
-def _picked(curves: Mapping[str, Sequence[float | None]]) -> list[tuple[str, list[str]]]:
-    """Return _COURSE values of each curve, as text; of those without values nothing."""
+def _motion(trial: Trial) -> dict[str, Any]:
+    """Return the terms and measures of a motion at a few times, and when it ended early."""
+    counted = _counted(trial)
+    times = trial.curve_time[:counted]
+    picked = np.linspace(0, len(times) - 1, _COURSE).round().astype(int) if len(times) else []
+    return {
+        "times": [f"{times[i]:.2g}" for i in picked],
+        "terms": _courses({name: term.get("curve", [])[:counted] for name, term in trial.terms.items()}),
+        "measured": _courses({name: curve[:counted] for name, curve in trial.series.items()}),
+        "early": early(trial.metrics),
+    }
+
+
+def _counted(trial: Trial) -> int | None:
+    """Return how many samples of the curves of a motion come before its environment ended it; None: all."""
+    end = trial.metrics.get("terminated_s")
+    return (
+        None if end is None or not len(trial.curve_time) else max(int(np.sum(np.array(trial.curve_time) <= end)), 1)
+    )
+
+
+def _courses(curves: Mapping[str, Sequence[float | None]]) -> list[tuple[str, str]]:
+    """Return _COURSE values of each curve, its least, mean and largest one; of those without values nothing."""
     rows = []
     for name, curve in curves.items():
-        if curve and any(value is not None for value in curve):
+        if known := [value for value in curve if value is not None]:
             picked = [curve[i] for i in np.linspace(0, len(curve) - 1, _COURSE).round().astype(int)]
-            rows.append((name, ["-" if value is None else f"{value:.3g}" for value in picked]))
+            course = ", ".join("-" if value is None else f"{value:.3g}" for value in picked)
+            rows.append((name, f"{course} ({min(known):.3g}, {np.mean(known):.3g}, {max(known):.3g})"))
     return rows
 
 
@@ -287,13 +300,13 @@ def _purpose(source: str) -> str:
     return found[1].strip().rstrip(".") if found else ""
 
 
-def statistics(candidate: Evaluation, points: int = REFLECTION_POINTS) -> list[dict[str, Any]]:
-    """Return one row of strings per term: `points` samples, maximum, mean and minimum of its weighted values."""
+def statistics(candidate: Evaluation) -> list[dict[str, Any]]:
+    """Return one row of strings per term: samples, maximum, mean and minimum of its weighted values."""
     rows = []
     for name, term in candidate.terms.items():
-        known = [v for v in term.get("curve", []) if v is not None]
+        known = [v for v in term.get("curve", [])[: _counted(candidate)] if v is not None]
         curve = np.array(known or [term.get("weighted_mean", 0.0)], float)
-        picked = curve[np.linspace(0, len(curve) - 1, points).round().astype(int)]
+        picked = curve[np.linspace(0, len(curve) - 1, REFLECTION_POINTS).round().astype(int)]
         rows.append(
             {
                 "name": name,
@@ -306,16 +319,14 @@ def statistics(candidate: Evaluation, points: int = REFLECTION_POINTS) -> list[d
     return rows
 
 
-def _times(candidate: Trial) -> list[str]:
-    """Return the times in s of the samples of `statistics` with `_COURSE` points; empty if they are not known."""
-    curve = candidate.curve_time
-    picked = np.linspace(0, len(curve) - 1, _COURSE).round().astype(int) if len(curve) else []
-    return [f"{curve[i]:.2g}" for i in picked]
-
-
 def critique_text(critique: Critique, motion: Evaluation) -> str:
-    """Return what a critique says of `motion`; whether it is a success where a critic saw it or a measure says."""
+    """Return what a critique says of `motion`; whether it is a success where a critic saw it or a measure says.
+
+    It is empty where the critic found nothing.
+    """
     decided = critique.success or bool(critique.observation) or "success" in motion.metrics
+    if not (decided or critique.problems or critique.advice):
+        return ""
     return fill("critique_text", critique=critique, author=critique.author, decided=decided)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from movlr_jax.evolution.calibration import recorded_verdicts
-from movlr_jax.evolution.gates import gated
+from movlr_jax.evolution.gates import by_gates, gated
 from movlr_jax.evolution.pairwise import Presentation
 from movlr_jax.evolution.rank import compare_all
 from movlr_jax.records import Comparison, Evaluation, Preference, Ranking
@@ -65,3 +65,11 @@ def test_a_pair_that_a_gate_decides_before_a_person_is_asked_is_no_verdict_of_th
     (decided,) = compare_all(context, [(candidate(0, fell=1.0), candidate(1))], [0])
     assert decided.winner == "second"
     assert recorded_verdicts([Ranking(comparisons=[Comparison.of("g00k00", "g00k01", decided)])]) == {}
+
+
+def test_an_early_end_is_worth_what_the_return_of_the_environment_says():
+    fallen, standing = candidate(0, environment_return=700.0, fell=1.0), candidate(1, environment_return=20.0)
+    assert by_gates(fallen, standing) is None
+    assert by_gates(candidate(0, fell=1.0), candidate(1)) == Preference("second", "g00k00: it fell")
+    diverged = candidate(0, environment_return=900.0, diverged_fraction=0.1)
+    assert by_gates(diverged, standing) == Preference("second", "g00k00: the simulation diverged")

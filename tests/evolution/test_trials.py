@@ -262,6 +262,17 @@ def test_a_claim_of_several_trials_has_the_range_of_each_measure_with_one_unit()
     assert "fell at 1.5 s; hover" in said(0.948, 0.2, fell=1.0, time_to_fall_s=1.5)
 
 
+def test_a_claim_says_in_how_many_trials_the_motion_ended_early():
+    whole, ended = {"return": 30.0, "terminated": 0.0}, {"return": 10.0, "terminated": 1.0, "terminated_s": 0.5}
+
+    def said(*rows: dict[str, float]) -> str:
+        return claim_of(None, [records.Trial(metrics=row) for row in rows]).text()
+
+    assert said(whole, whole, ended) == "1 of 3 were ended by the environment, return 23.3"
+    assert said(ended, ended) == "was ended by the environment at 0.5 s, return 10"
+    assert said(whole) == "return 30"
+
+
 def test_a_search_in_which_nothing_runs_ends_in_a_sentence(tmp_path: Path):
     context = played(tmp_path / "run", NAMES[:1], lambda name, g, n: "the simulation diverged", "trials=2")
     with context.archive, pytest.raises(UserError, match="every program of generation 0 failed") as told:

@@ -60,7 +60,7 @@ POOREST, RICHEST = (
     replace(BEST, series={"object_tilt_deg": [-level * value for value in CURVE]}) for level in (9.0, 3.0)
 )
 FIRST = Evaluation(0, 0, SOURCE, weights={"position": 40.0})
-RESULT = "1 of 4 succeed, 6.0 cm off; its poorest trial: 0 of 1 succeed, 11.0 cm off"
+RESULT = "4 trials: 1 of 4 succeed, 6.0 cm off; the poorest: 0 of 1 succeed, 11.0 cm off"
 LOSSES = (
     Loss(Evaluation(1, 0, SOURCE, weights={"position": 90.0}), "lost as the first motion: it drops it"),
     Loss(Evaluation(1, 1, "def", reason="line 1: invalid syntax"), "line 1: invalid syntax"),
@@ -111,7 +111,7 @@ def messages(task: Task) -> dict[str, str]:
     film, frames = MotionMedia("video", slow=2.0, views=2), MotionMedia("frames", frames=4)
     first = ProposalRequest(0, task, None, None, (), 0, looks_ahead_s=0.4, control_s=0.016)
     best = replace(POOREST, parent=FIRST.name)
-    later = ProposalRequest(2, task, best, CRITIQUE, (FIRST, best), 0, losses=LOSSES)
+    later = ProposalRequest(2, task, best, CRITIQUE, (FIRST, best), 0, losses=LOSSES, result=RESULT)
     broken = writers._Slot(SOURCE, "", "line 6: there is no body 'bottel'; did you mean 'bottle'?")
     client = ModelClient()
     describing = critics.DescriptorCritic(client, frames)  # pyright: ignore
@@ -169,9 +169,10 @@ def test_messages_are_the_golden_ones(messages: dict[str, str]):
 
 
 def test_templates_are_all_used(task: Task, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
-    there = {p.stem for p in resource_dir("prompts").glob("*.md")} - {"README"}
+    templates = {p.stem: p.read_text() for p in resource_dir("prompts").glob("*.md") if p.stem != "README"}
     code = "".join(p.read_text() for p in (Path(prompts.__file__).parent.parent).rglob("*.py"))
-    assert there == {name for name in there if f'"{name}"' in code}
+    included = "".join(templates.values())
+    assert [n for n in templates if f'"{n}"' not in code and f'{{% include "{n}.md" %}}' not in included] == []
 
 
 def test_system_message_lists_the_state_calls_of_the_task(task: Task, messages: dict[str, str]):
@@ -274,3 +275,19 @@ def test_measures_of_a_motion_from_words_are_told_when_a_program_is_edited_too(t
     )
     assert "Measures of an episode for what the words ask:" in first
     assert "Measures of an episode for what the words ask:" in edit
+
+
+def test_a_motion_that_its_environment_ended_is_told_until_then():
+    times = [round(0.01 * i, 2) for i in range(200)]
+    metrics = {"return": 10.0, "terminated": 1.0, "terminated_s": 0.5}
+    ended = replace(BEST, metrics=metrics, curve_time=times, series={"height_m": times})
+    told = prompts.feedback(ProposalRequest(1, None, ended, None, (), 0))  # pyright: ignore
+    assert told["early"] == ["was ended by the environment at 0.5 s"]
+    assert told["times"][-1] == "0.5"
+    assert told["measured"] == [("height_m", "0, 0.12, 0.25, 0.38, 0.5 (0, 0.25, 0.5)")]
+
+
+def test_a_critic_that_found_nothing_is_not_quoted():
+    nothing = Critique(False, [])
+    assert prompts.critique_text(nothing, replace(BEST, metrics={"return": 1.0})) == ""
+    assert "not completed" in prompts.critique_text(nothing, BEST)

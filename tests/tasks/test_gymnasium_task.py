@@ -58,8 +58,8 @@ def test_an_episode_is_measured_by_the_environment_itself(env: str, within: floa
         total, count = total + reward, count + 1
     metrics = measured(episode, task, timing(env)["ctrl_dt"])
     assert metrics["return"] == total == task.scoring.score(metrics)
-    assert metrics["fell"] == ended
-    assert metrics.get("time_to_fall_s", 0.0) == pytest.approx(count * theirs.dt if ended else 0.0)
+    assert metrics["terminated"] == ended
+    assert metrics.get("terminated_s", 0.0) == pytest.approx(count * theirs.dt if ended else 0.0)
     assert "success" not in metrics
 
 
@@ -93,7 +93,7 @@ def test_an_environment_of_ones_own_brings_its_success(tmp_path, monkeypatch: py
     task = task_of(config)
     episode, _ = random_episode(task, timing("own_spinning:Spinning"))
     metrics = task.scoring.measure(episode, task)
-    assert (metrics["return"], metrics["success"], metrics["fell"]) == (2.0 * STEPS, 1.0, 0.0)
+    assert (metrics["return"], metrics["success"], metrics["terminated"]) == (2.0 * STEPS, 1.0, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,6 @@ def reward(state, action):
 '''
 _EXAMPLE = "env=myoHandPoseFixed-v0"
 _SOLVED_STEPS = 5  # as in MyoSuite's own evaluate_success
-_ENDING = ("terminated", "terminated_s")
 _FAR = {"PoseEnvV0": 2 * np.pi, "TorsoEnvV0": np.pi}  # rad, distance of postures that ends an episode
 _NEAR = 0.0125  # m for each site, distance that solves a reach
 
@@ -122,7 +121,7 @@ def _opened(env: str | None, seed: int = 0) -> tuple[Environment, mujoco.MjSpec]
     for actuator in spec.actuators:  # our controls reach as far as the actions of the environment
         actuator.ctrlrange = actions.low[actuator.id], actions.high[actuator.id]
         actuator.ctrllimited = True
-    return Environment(env, world, seed, actions.actions, _SOLVED_STEPS, _ENDING), spec
+    return Environment(env, world, seed, actions.actions, _SOLVED_STEPS), spec
 
 
 def _action_map(world: Any, env: str) -> ActionMap:

@@ -94,7 +94,6 @@ class Environment:
         seed: Seed of the reset before a replay, which places targets.
         actions: Controls [T, nu] -> the actions of the environment [T, nu] that it turns into these controls.
         solved_steps: The episode is a success if more actions than these are; None: the last action decides.
-        ending: Measures of an episode that the environment ends: whether, and after how many s.
     """
 
     env: str
@@ -102,7 +101,6 @@ class Environment:
     seed: int = 0
     actions: Callable[[np.ndarray], np.ndarray] = np.asarray
     solved_steps: int | None = None
-    ending: tuple[str, str] = ("fell", "time_to_fall_s")
 
     @property
     def sim_dt(self) -> float:
@@ -143,9 +141,9 @@ class Environment:
             solved += [bool(info[name]) for name in _SUCCESS if name in info][:1]
             if ended:
                 break
-        metrics = {"return": total, self.ending[0]: float(ended)}
+        metrics = {"return": total, "terminated": float(ended)}
         if ended:
-            metrics[self.ending[1]] = count * self.ctrl_dt
+            metrics["terminated_s"] = count * self.ctrl_dt
         if "x_position" in info:
             metrics["distance_m"] = float(info["x_position"]) - begun
         if solved:
