@@ -56,9 +56,6 @@ def derive_adapter(name: str, load: Callable[[], mujoco.MjSpec], info: ModelInfo
     if len(parts) > MAX_PARTS:
         parents = set(model.body_parentid.tolist())
         parts = [b for b in parts if b not in parents][:MAX_PARTS]
-    through = set(model.wrap_objid[model.wrap_type == mujoco.mjtWrap.mjWRAP_SITE].tolist())
-    around = (model.wrap_type == mujoco.mjtWrap.mjWRAP_SPHERE) | (model.wrap_type == mujoco.mjtWrap.mjWRAP_CYLINDER)
-    through |= set(model.wrap_prm[around].astype(int).tolist())  # side sites of wrapping geoms
     return ModelAdapter(
         name=name,
         load=load,
@@ -66,9 +63,17 @@ def derive_adapter(name: str, load: Callable[[], mujoco.MjSpec], info: ModelInfo
         planned_joints=tuple(model.joint(j).name for j in driven_joints(model)),
         roles={},
         touch={model.body(b).name: (model.body(b).name,) for b in parts},
-        sites=tuple(model.site(s).name for s in range(model.nsite) if s not in through and model.site(s).name),
+        sites=free_sites(model),
         info=info or ModelInfo(),
     )
+
+
+def free_sites(model: mujoco.MjModel) -> tuple[str, ...]:
+    """Return the names of the sites that are not on the paths of tendons."""
+    through = set(model.wrap_objid[model.wrap_type == mujoco.mjtWrap.mjWRAP_SITE].tolist())
+    around = (model.wrap_type == mujoco.mjtWrap.mjWRAP_SPHERE) | (model.wrap_type == mujoco.mjtWrap.mjWRAP_CYLINDER)
+    through |= set(model.wrap_prm[around].astype(int).tolist())  # side sites of wrapping geoms
+    return tuple(model.site(s).name for s in range(model.nsite) if s not in through and model.site(s).name)
 
 
 def root_of(model: mujoco.MjModel) -> int:

@@ -31,7 +31,7 @@ from movlr_jax.models.actuators import (
     servo_controls,
     servos,
 )
-from movlr_jax.models.derived import colliding, derive_adapter, name_all, span_of, start_keyframe
+from movlr_jax.models.derived import colliding, derive_adapter, free_sites, name_all, span_of, start_keyframe
 from movlr_jax.models.from_path import forward_of, roles_of, with_feet, with_hand
 from movlr_jax.models.motors import carrying
 from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
@@ -223,8 +223,8 @@ def _read(
     """Return what the description asks for, and the places [3] m that it leads to."""
     adapter, (_, at) = staged.adapter, staged.placed
     ahead = adapter.forward if staged.known else forward_of(staged.bare, at.qpos, roles)
-    recorded = [site.name for site in staged.spec.sites]
-    around = Scene(staged.bare, at.qpos, adapter.root, ahead, roles, recorded, tuple(adapter.touch))
+    sites = free_sites(staged.bare)
+    around = Scene(staged.bare, at.qpos, adapter.root, ahead, roles, sites, tuple(adapter.touch))
     motion = read(description, around, partial=True)
     motion = motion.with_velocity(targets["velocity"].tolist()) if "velocity" in targets else motion
     return replace(motion, decides=decides), _destinations(motion, around)

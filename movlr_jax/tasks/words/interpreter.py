@@ -55,6 +55,8 @@ _SAYS_WORD = (c.travel, c.face, c.risen, c.at_height, c.leaned)
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
 _ENDLESS = (c.stay, c.steps, c.never, c.still, c.untouched)  # they are so all the time
 _BEATS = (c.waves, c.jump)
+_SETTLES = ("SIT", "LIE", "KNEEL")  # "walk 2 m and sit down": who sits has walked
+_GOING = {c.travel, c.turn, c.around, c.jump}
 _REPEATED = (c.squat, c.raised, c.elevated, c.bent, c.joint, c.closed, c.leaned)
 _SLOWLY_S, _QUICKLY_S = 2.0, 1.0  # s, what a limb takes at least, or at most
 _SPARE = 1.2  # times the mean speed that is needed to be somewhere in time
@@ -164,7 +166,8 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
             flies = {ctx.verb.type, verb.type} != {"RISE", "DESCEND"}
         comes = verb in ("return", "come") or any(child.find_data("start_place"))
         climbs = flies and any(_climbs(ctx.scene, clause) for clause in group)
-        if not together and (climbs or (comes and c.travel in _rows(group))):
+        settles = isinstance(verb, lark.Token) and verb.type in _SETTLES and bool(_rows(group) & _GOING)
+        if not together and (climbs or settles or (comes and c.travel in _rows(group))):
             group = next_one()
         apart |= waited and not together and child.data == "clause" and isinstance(verb, lark.Token)
         ctx.begins, low = apart or not group, ctx.low

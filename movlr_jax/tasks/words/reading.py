@@ -33,6 +33,7 @@ _ARTICLES = "the|a|an|its|your|his|her|their"
 _NUMBERS = "\\d[\\d.]*|" + "|".join(NUMBERS)
 _UNITS = "met(?:er|re)s?|m|cm|centimet(?:er|re)s?|seconds?|s|degrees?|revolutions?|times|inch(?:es)?"
 # what is said in other words: a pattern -> the same in the words of the grammar, in this order
+_BEGINS = r"(?:^|(?<=[,;] )|(?<=\bthen )|(?<=\band ))"
 _IS, _WHO = r"(?:it is|it was|they are|they were|you are)", r"(?:you|it|they)"
 _GOES = "walk|go|run|drive|fly|trot|crawl|jog|roll"
 _WHOLE = "body|robot|humanoid|person|human|figure|character|agent|dog|robot dog|quadruped|drone|quadcopter|walker|ant"
@@ -76,7 +77,8 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\ball the way (around|round)\b", "a full turn"),
     (r"\bhalfway (around|round)\b", "half a turn"),
     (r"\b((?:jump|hop|leap|fly|climb|rise|go)\w*) straight (?=up\b)", r"\1 "),
-    (r"\b(?:one|1|an?) (?=(?:full|half|quarter|whole) (?:turn|circle)\b)", ""),
+    (r"\b(?:for )?(?:one|1|an?) (?=(?:full|half|quarter|whole) (?:turn|circle)\b)", ""),
+    (rf"\b(?:another|a further) (?=(?:{_NUMBERS}) (?:{_UNITS})\b)|(?<=\bm) more\b|(?<=\bmeters) more\b", ""),
     (rf"\b(while|but) (?!(?:you|it|they|(?:the |your |its )?(?:{_WHOLE}))\b)([\w ]+?) (?:stays?|remains?) "
      r"(?=(?:still|upright|level|straight|bent|closed|open|curled|up|down|in place|where|on the (?:floor|ground))\b)",
      r"\1 keeping \2 "),
@@ -110,6 +112,10 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bcircle (?:around )?(?=(?:the|a|it)\b)", "go around "),
     (r"\b(?:keep|maintain|hold)(?:ing)? (?:your |its |the |this )?(?:same )?(?:heading|facing (?:forward|ahead))\b",
      "without turning"),
+    (r",? (?:while )?facing (?:forward|ahead|the same (?:way|direction))\b", " while facing forward"),
+    (rf"{_BEGINS}(?:back(?:ing)? (?:up|away|off)|revers(?:e|ing))\b", "go backward"),
+    (r"\b(left|right) (arm|leg|hand|foot|knee|elbow|wrist|ankle)\b(.*?)\b(left|right|other) one\b", r"\1 \2\3\4 \2"),
+    (r"\b(sideways|to the side|forward) until (?:it is|they are) (?:horizontal|level)\b", r"\1"),
     (r"\bas (fast|far|high) as (?:you|it) (?:possibly )?can\b", r"as \1 as possible"),
     (r"\b((?:put|set|place|lower|bring|carry|walk|go|fly)\b[^,;.]*?) back"
      r" (?=(?:down|on|onto|to the (?!left|right))\b)",
@@ -120,7 +126,7 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
      r"to a height of \1"),
     (rf"\b(?:until|as soon as|when|once) {_IS} (?:within )?({_NUMBERS}) ({_UNITS})"
      r" (?:(?:away )?from|of|in front of)\b", r"\1 \2 short of"),
-    (rf"\b((?:stop|halt|stand)\b[^,;.]*?) ({_NUMBERS}) ({_UNITS}) (?:away )?from\b", r"\1 \2 \3 short of"),
+    (rf"\b((?:stop|halt|stand)\b[^,;.]*?) ({_NUMBERS}) ({_UNITS}) (?:(?:away )?from|before)\b", r"\1 \2 \3 short of"),
     (rf"\buntil {_IS} at (?=-?\d)", "to "),
     (r"\bback (?=to -?\d)|\ball the way (?=to\b|back\b)|\btake a (?=step (?:forward|back|to)\b)"
      r"|(?<=jump) up and down\b|(?<=jumping) up and down\b"
@@ -169,6 +175,8 @@ def read(description: str, scene: Scene, partial: bool = False) -> Sentence:
     known = _words() | scene.nouns
     placed = any(place_of(words) for words in scene.parts.names.values())  # "the FL leg" of a quadruped
     spelt = re.sub(r"\b[A-Z]{2}\b", lambda found: (placed and coded(found[0])) or found[0], description)
+    if "head" not in scene.nouns:
+        spelt = re.sub(r"\b(?:above|over) (?:the|your|its) head\b", "overhead", spelt, flags=re.I)
     text = normalised(spelt, known)
     try:
         return replace(_whole(text, scene, known), description=description)

@@ -29,7 +29,9 @@ _MIDDLE = 0.01  # m, from the middle of the body: a part there is on no side
 TOUCH = 0.03  # m between the surfaces of two bodies that touch
 _HANDS = ("hand", "palm", "gripper", "fingertip", "tip", "tool", "effector", "fist", "end")
 _WHOLE = ("body", "trunk", "torso")  # the root, unless names or roles say another one
-_SMALL = ("and", "at", "by", "for", "m", "of", "on", "s", "then", "to", "with", "while")  # in names, no parts of any
+_SMALL = (  # in names, no parts of any
+    "and", "at", "by", "for", "m", "of", "on", "s", "side", "site", "then", "to", "with", "while",
+)  # fmt: skip
 _FEET = ("foot", "feet", "paw")
 _FINGERS = ("finger", "thumb", "index", "middle", "ring", "little", "jaw", "gripper", "tip", "pad")
 HINGE = mujoco.mjtJoint.mjJNT_HINGE

@@ -25,6 +25,7 @@ BENT, STRAIGHT = ("bent", "flexed", "curled"), ("straight", "straightened", "sti
 _OPEN, _CLOSED = ("open", *STRAIGHT), ("closed", *BENT)  # of fingers
 _ASIDE = ("sideways", "to side", "aside")
 _ARMS, _RISES = ("arm", "hand", "palm", "forearm"), 0.2  # share of the way to straight up by which they are raised
+_OVERHEAD = 0.8  # share of the way to straight up of what is overhead
 _FEET = ("foot", "paw")
 _ON = 0.05  # m, distance from its place at which an object lies on another one, or is above it
 _CROUCHED = 0.3  # as FALLEN, for motions close to the ground
@@ -51,6 +52,8 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
     if word in LEVEL:
         flat = [(part, scene.flat(part)) for part in parts if part.offset is not None]
         return [ctx.clause(c.pointed, part=part, way=scene.of.up, word="level", axis=axis) for part, axis in flat]
+    if word == "overhead" and all(part.words.split()[-1] in _ARMS for part in free):
+        return [overhead(ctx, part) for part in free]
     if word in _HIGH or word in _LOWERED:
         return [raised(ctx, part, 1 if word in _HIGH else -1) for part in free]
     if word in _ASIDE:
@@ -136,11 +139,23 @@ def raised(ctx: Context, part: Part, sign: int = 1, amount: float | None = None)
     if amount and scene.own(part) and amount > _REACH * scene.length:
         raise NotRead(quantity(amount, "a_m"), f"is farther than {part.words} can move")
     if sign > 0 and amount is None and part.words.split()[-1] in _ARMS and scene.own(part):
-        side = side_of(part.words.split())
-        arm = next(iter(scene.known([*([side] if side else []), "arm"])), part)
-        up = np.asarray(scene.of.up)
-        least = max(least, round(_RISES * float((arm.overhead(scene.data, up) - arm.now(scene.data)) @ up), 2))
+        least = max(least, round(_RISES * _rise(ctx, part), 2))
     return ctx.clause(c.raised, part=part, sign=sign, amount=amount, least=least)
+
+
+def overhead(ctx: Context, part: Part) -> Clause:
+    """Return that an arm or a hand is nearly as high as it can be, where the model has no head to compare it with."""
+    if part.words.split()[-1] not in _ARMS or not ctx.scene.own(part):
+        raise NotRead("overhead", f"is not understood of {part.words}; say by how many cm")
+    return ctx.clause(c.raised, part=part, least=round(_OVERHEAD * _rise(ctx, part), 2))
+
+
+def _rise(ctx: Context, part: Part) -> float:
+    """Return how much higher than at the start an arm is when it points up, m."""
+    scene, side = ctx.scene, side_of(part.words.split())
+    arm = next(iter(scene.known([*([side] if side else []), "arm"])), part)
+    up = np.asarray(scene.of.up)
+    return float((arm.overhead(scene.data, up) - arm.now(scene.data)) @ up)
 
 
 def squat(ctx: Context, phrase: Phrase) -> Clause:

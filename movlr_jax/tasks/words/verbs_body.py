@@ -429,6 +429,12 @@ def _kneel(ctx: Context, phrase: Phrase) -> list[Clause]:
     knees = ctx.scene.known(["both", "knees"])
     if len(knees) < 2:
         raise phrase.no("needs knees, and no bodies of this model are named so")
+    if place := phrase.has("place"):  # "kneel on one knee"
+        on = [part for _, part in ctx.places(phrase, "ON")] if "one" not in ctx.span(place).split() else knees[:1]
+        if not {part.place for part in on} <= {knee.place for knee in knees}:
+            raise phrase.unread(place)
+        phrase.take("place")
+        knees = on
     return [_low(ctx, knee.place, _KNEES, f"{knee.words} on the ground") for knee in knees[:2]]
 
 

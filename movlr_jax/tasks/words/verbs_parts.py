@@ -81,6 +81,10 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         made = st.in_state(ctx, st.free_of(ctx, things, phrase.verb), *phrase.words("state")[:1])
         if str(state.children[0]) not in st.BENT:  # "raise the arm until it is level"
             return made
+    elif state and str(state.children[0]) == "overhead" and sign > 0:
+        phrase.only(way, f"goes {way}")
+        phrase.take("state")
+        return [st.overhead(ctx, part) for part in st.free_of(ctx, things, phrase.verb)]
     elif (
         ctx.scene.stands and [part.place for part in things] == [ctx.scene.root] and not phrase.has("place", "angle")
     ):
