@@ -59,10 +59,11 @@ def camera_for(
     near = [_BESIDE * way * min(1.0, most / max(float(np.linalg.norm(way)), 1e-9)) for way in ways]
     corners = np.concatenate([corners, *[np.atleast_2d(begin + way) for way in near]])
     low, high = corners.min(axis=0), corners.max(axis=0)
+    reach = np.abs(corners - begin).max()
     if not moves:  # cover all directions in which it may swing
-        foot = data.xpos[model.body(root).id]
-        reach = np.abs(corners - foot).max()
-        low, high = np.minimum(low, foot - 0.6 * reach), np.maximum(high, foot + 0.6 * reach)
+        low, high = np.minimum(low, begin - 0.6 * reach), np.maximum(high, begin + 0.6 * reach)
+    elif _on_rails(model, root):  # what hangs on it may swing up
+        low[2], high[2] = min(low[2], begin[2] - reach), max(high[2], begin[2] + reach)
     high[2] += 0.0 if vertical else rise
     half_view = np.deg2rad(model.vis.global_.fovy) / 2
     distance = float(_ROOM * 0.5 * np.linalg.norm(high - low) / np.sin(half_view))
@@ -76,6 +77,16 @@ def camera_for(
         track=root if moves else None,
         vertical=vertical,
     )
+
+
+def _on_rails(model: mujoco.MjModel, root: str) -> bool:
+    """Return whether slides alone move a body."""
+    body, kinds = model.body(root).id, set[int]()
+    while body:
+        first, count = model.body_jntadr[body], model.body_jntnum[body]
+        kinds |= set(model.jnt_type[first : first + count].tolist())
+        body = model.body_parentid[body]
+    return kinds == {int(mujoco.mjtJoint.mjJNT_SLIDE)}
 
 
 def _direction(model: mujoco.MjModel, data: mujoco.MjData) -> tuple[float, float]:

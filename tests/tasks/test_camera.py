@@ -68,3 +68,14 @@ def test_a_jump_is_followed_if_it_is_high_and_has_room_if_it_is_low():
     some = made("jump high", PERSON)
     assert some.view.cameras[0].distance > stands.view.cameras[0].distance
     assert low.view.cameras[0].distance > stands.view.cameras[0].distance
+
+
+def test_a_pole_that_swings_up_stays_in_the_picture():
+    task = simple_task(name="pole", model=str(DRONE.with_name("cartpole.xml")), description="swing up the pole")
+    data, (camera,) = mujoco.MjData(task.model), task.view.cameras
+    half = np.deg2rad(task.model.vis.global_.fovy / 2)
+    for angle in (0.0, np.pi):
+        data.joint("hinge").qpos = angle
+        mujoco.mj_kinematics(task.model, data)
+        tip = data.body("pole").xpos - 0.5 * data.body("pole").xmat.reshape(3, 3)[:, 2]
+        assert abs(tip[2] - camera.lookat[2]) < camera.distance * np.tan(half), angle
