@@ -29,7 +29,7 @@ from movlr_jax.errors import UserError
 from movlr_jax.report.data import read_run
 from movlr_jax.report.downloads import commands
 from movlr_jax.storage.archive import Archive
-from movlr_jax.tasks import Task
+from movlr_jax.tasks import Task, simple_task
 from movlr_jax.tasks.instruction import folder_name
 
 
@@ -389,3 +389,19 @@ def test_what_is_missing_is_told_in_one_sentence(folder: Path, arguments: list[s
         task_of(compose(arguments))
     assert "\n" not in str(caught.value)
     assert str(caught.value).replace(str(folder), "FOLDER").startswith(sentence)
+
+
+def test_where_another_model_could_be_attached_is_no_part():
+    xml = """<mujoco><worldbody><geom type="plane" size="5 5 .1"/><body name="torso" pos="0 0 .5"><freejoint/>
+      <geom size=".1"/><site name="arm_attach_r" pos="0 -.1 .1"/>{}
+      <body name="leg"><joint name="hip"/><geom type="capsule" size=".02" fromto="0 0 0 0 0 -.4"/></body>
+      </body></worldbody><actuator><motor joint="hip"/></actuator></mujoco>"""
+    arm = '<body name="arm_r" pos="0 -.1 0"><joint/><geom type="capsule" size=".02" fromto="0 0 0 0 0 -.3"/></body>'
+
+    def refused(more: str) -> str:
+        model = mujoco.MjSpec.from_string(xml.format(more))
+        motion = simple_task(name="body", model=model, description="raise the right arm").scoring.motion
+        return motion.problem if motion else "nothing read"
+
+    assert "'arm' is not a word" in refused("")
+    assert refused(arm) == ""

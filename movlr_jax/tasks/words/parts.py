@@ -106,7 +106,8 @@ class Parts:
     def __init__(self, model: mujoco.MjModel, roles: Mapping[str, str], sites: Sequence[str]):
         self._model, self._roles = model, roles
         self._bodies = {model.body(b).name for b in range(1, model.nbody)}
-        self._names = words_of_all([*(model.body(b).name for b in range(1, model.nbody)), *sites])
+        named = [*(model.body(b).name for b in range(1, model.nbody)), *sites]
+        self._names = words_of_all([name for name in named if "attach" not in name.lower()])  # where others are fixed
 
     @property
     def names(self) -> Mapping[str, Sequence[str]]:

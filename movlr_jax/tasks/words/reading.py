@@ -108,6 +108,10 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bparallel to the (?:floor|ground)\b", "level"),
     (rf"\b(?<!soon )(?:where|as) {_IS}\b", "in place"),
     (r"\b(to )?where (?:you|it) (?:started|began)\b", "to the start"),
+    (r"\bout (?=to (?:the|your|its) side\b|sideways\b)", ""),
+    (r"\b((?:walk|drive|roll|run|trot|crawl)\w*) up (?=to the (?!left|right|side))", r"\1 "),
+    (r"\bpinch (?:the |your )?thumb and (?:the |your )?(index|middle|ring|little) finger(?: together)?",
+     r"touch the thumb with the \1 finger"),
     (r"\baway from (?:the robot|you|yourself|itself)\b", "away"),
     (r"\bcircle (?:around )?(?=(?:the|a|it)\b)", "go around "),
     (r"\b(?:keep|maintain|hold)(?:ing)? (?:your |its |the |this )?(?:same )?(?:heading|facing (?:forward|ahead))\b",
@@ -141,6 +145,10 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"\b((?:{_GOES})\b[^,;.]*?) until you (?:touch|hit|bump into) ([^,;.]+?)(?=[,;.]| and\b| then\b|$)",
      r"\1 to \2, then meet \2"),
 )  # fmt: skip
+_INSTEAD = (  # what is said in other words where a model has no part of a name
+    ("head", r"\b(?:above|over) (?:the|your|its) head\b", "overhead"),
+    ("base", r"\baway from (?:the|your|its)(?: robot)? base\b", "away"),
+)
 _JOIN = "and|then|while|with|without"
 _NO_NOUN = (  # an article before what is no noun
     rf"\b(?:{_ARTICLES}) (?:(?:left|right|forward|backward|up|down)(?= (?:by|to|at|and|then)\b|$)|by|to|at|{_JOIN}"
@@ -175,8 +183,8 @@ def read(description: str, scene: Scene, partial: bool = False) -> Sentence:
     known = _words() | scene.nouns
     placed = any(place_of(words) for words in scene.parts.names.values())  # "the FL leg" of a quadruped
     spelt = re.sub(r"\b[A-Z]{2}\b", lambda found: (placed and coded(found[0])) or found[0], description)
-    if "head" not in scene.nouns:
-        spelt = re.sub(r"\b(?:above|over) (?:the|your|its) head\b", "overhead", spelt, flags=re.I)
+    for noun, said, same in _INSTEAD:
+        spelt = spelt if noun in scene.nouns else re.sub(said, same, spelt, flags=re.I)
     text = normalised(spelt, known)
     try:
         return replace(_whole(text, scene, known), description=description)
