@@ -130,6 +130,7 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
      r"to a height of \1"),
     (rf"\b(?:until|as soon as|when|once) {_IS} (?:within )?({_NUMBERS}) ({_UNITS})"
      r" (?:(?:away )?from|of|in front of)\b", r"\1 \2 short of"),
+    (rf"\buntil {_IS} ({_NUMBERS}) ({_UNITS}) away\b(?! from)", r"and stop \1 \2 short of it"),
     (rf"\b((?:stop|halt|stand)\b[^,;.]*?) ({_NUMBERS}) ({_UNITS}) (?:(?:away )?from|before)\b", r"\1 \2 \3 short of"),
     (rf"\buntil {_IS} at (?=-?\d)", "to "),
     (r"\bback (?=to -?\d)|\ball the way (?=to\b|back\b)|\btake a (?=step (?:forward|back|to)\b)"
@@ -182,7 +183,13 @@ def read(description: str, scene: Scene, partial: bool = False) -> Sentence:
     """
     known = _words() | scene.nouns
     placed = any(place_of(words) for words in scene.parts.names.values())  # "the FL leg" of a quadruped
-    spelt = re.sub(r"\b[A-Z]{2}\b", lambda found: (placed and coded(found[0])) or found[0], description)
+
+    def coded_place(found: re.Match[str]) -> str:
+        place = coded(found[1]) if placed else ""
+        named = base_form((found[2] or "").lower(), scene.nouns) in scene.nouns
+        return f"{place}{'' if named else ' leg'} {found[2] or ''}".rstrip() if place else found[0]
+
+    spelt = re.sub(r"\b([A-Z]{2})\b(?: (\w+))?", coded_place, description)
     for noun, said, same in _INSTEAD:
         spelt = spelt if noun in scene.nouns else re.sub(said, same, spelt, flags=re.I)
     text = normalised(spelt, known)

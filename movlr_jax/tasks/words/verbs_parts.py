@@ -72,7 +72,7 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         if phrase.has("place"):
             return moved_to(ctx, phrase, things)
         phrase.only(way, f"goes {way}; say move for other directions")
-        made = approach(ctx, phrase, things)
+        made = [] if phrase.excluded else approach(ctx, phrase, things)
     elif (state := phrase.has("state")) and str(state.children[0]) in (
         *st.BENT,
         *st.LEVEL,
