@@ -70,6 +70,21 @@ def test_speeds_are_said_or_follow_from_the_height():
     assert not motion("crawl").balance
 
 
+@pytest.mark.parametrize(("words", "bounded"), [("walk slowly", True), ("walk at 0.5 m/s", True), ("walk", False)])
+def test_a_speed_that_should_not_be_exceeded_is_best_where_it_is_asked_for(words: str, bounded: bool):
+    task = made(words)
+    travel, data, first = motion(words).travel, mujoco.MjData(task.model), mujoco.MjData(task.model)
+    mujoco.mj_forward(task.model, first)
+    assert travel
+    totals = []
+    for share in (0.5, 1.0, 2.0):
+        data.qvel[:3] = share * travel["speed"] * np.asarray(travel["way"])
+        mujoco.mj_forward(task.model, data)
+        totals.append(float(mj.load_reward(task.rewards.initial, task)(data, data.ctrl, first)[0]))
+    assert totals[0] < totals[1] - 0.5
+    assert (totals[2] < totals[1] - 0.5) is bounded
+
+
 def test_a_velocity_among_the_goals_goes_before_words():
     travel = motion("walk", goals={"velocity": (0.0, -2.0, 0.0)}).travel
     assert travel

@@ -160,7 +160,7 @@ def travel(
         terms = [Term("progress", "forward", 5.0, f"{pace} / {goal}")]
     else:
         terms = [Term("progress", "forward", 5.0, f"jnp.minimum({pace} / {goal}, 1.0)")]
-        if exact:  # being too fast is a fault, too
+        if exact or tempo < 1.0:  # being too fast is a fault, too
             terms.insert(0, Term("speed", "forward", 5.0, error(f"{pace} / {goal} - 1.0")))
         else:
             terms.append(Term("speed", "forward", 3.0, error(f"{pace} - {goal}")))
