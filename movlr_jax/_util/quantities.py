@@ -29,7 +29,7 @@ _OF_PARTS = (
     "_raised_m", "_lowered_m", "_bent_rad", "_straightened_rad", "_tilt_error_rad", "_direction_error_rad",
     "_error_m", "_waves_hz",
 )  # fmt: skip
-_ENDS = {"time_to_fall_s": "fell", "terminated_s": "was ended by the environment"}
+ENDS = {"time_to_fall_s": "fell", "terminated_s": "was ended by the environment"}
 _OWN = 2  # measures of a task that a summary has room for, besides those that all tasks share
 
 
@@ -134,7 +134,7 @@ def measures(metrics: Mapping[str, float]) -> list[str]:
 
 def early(metrics: Mapping[str, float]) -> list[str]:
     """Return when a motion ended early: by a fall, or where its environment ended it."""
-    return [f"{words} at {quantity(metrics[name], name)}" for name, words in _ENDS.items() if name in metrics]
+    return [f"{words} at {quantity(metrics[name], name)}" for name, words in ENDS.items() if name in metrics]
 
 
 def summary(metrics: Mapping[str, float]) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from movlr_jax._util.parts import worked
-from movlr_jax._util.quantities import counted
+from movlr_jax._util.quantities import RETURNS, counted
 from movlr_jax.control.settings import PlanningSettings
 from movlr_jax.evolution.context import SearchContext
-from movlr_jax.evolution.gates import poorest_first
+from movlr_jax.evolution.gates import poorest_first, score_of
 from movlr_jax.evolution.population import Population
 from movlr_jax.evolution.trials import claim_of
 from movlr_jax.evolution.vet import start_program, vet_one
@@ -58,7 +60,7 @@ def propose(context: SearchContext, g: int, brief: Brief, population: Population
         vet=lambda source: vet_one(context, source).message,
         losses=losses(context, g, parent, brief, population) if parent else (),
         result=results(context, known),
-        trials=poorest_first(context.task, looked) if context.scored else (),
+        trials=poorest_first(context.task, known) if context.scored else (),
         weights=context.weights,
         looks_ahead_s=optimizer.horizon_s if isinstance(optimizer, PlanningSettings) else None,
         control_s=optimizer.ctrl_dt,
@@ -103,5 +105,8 @@ def results(context: SearchContext, trials: Sequence[Trial]) -> str:
     if not context.scored or not ran:
         return ""
     text = f"{counted(len(trials), 'trial')}: {claim_of(motion, trials).text()}"
+    if len(ran) > 1 and any(name in ran[0].metrics for name in RETURNS):
+        error = statistics.stdev(score_of(context.task, trial) for trial in ran) / math.sqrt(len(ran))
+        text += f" (standard error of the return {error:.2g})"
     ends = {"poorest": ran[0], "best": ran[-1]} if len(trials) > 1 else {}
     return "; ".join([text, *(f"the {which}: {claim_of(motion, [one]).text()}" for which, one in ends.items())])

@@ -36,7 +36,7 @@ class ProposalRequest:
     vet: Callable[[str], str | None] | None = None  # why a program cannot be used; None: it can
     losses: Sequence[Loss] = ()
     result: str = ""  # what the trials of the parent came to; of the first program, before the first generation
-    trials: Sequence[Trial] = ()  # those of the first program that ran, the poorest first
+    trials: Sequence[Trial] = ()  # those of them that ran, the poorest first
     weights: tuple[float, float] | None = None  # range that `vet` requires of every weight; None: any
     looks_ahead_s: float | None = None  # how far the optimiser plans; None: it learns over whole episodes
     control_s: float | None = None  # duration of a control step

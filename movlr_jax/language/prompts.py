@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from movlr_jax._util.quantities import early
+from movlr_jax._util.quantities import ENDS, early
 from movlr_jax._util.resources import resource_text
 from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.film.muscles import muscle_tendons
@@ -225,8 +225,7 @@ def feedback(request: ProposalRequest) -> dict[str, Any]:
         name = of[name].parent
     return {
         "feedback": critique_text(critique, parent) if critique else "Nothing is known about its motion.",
-        "result": request.result,
-        **_motion(parent),
+        **trials(request, {"This motion": parent}),
         "ancestors": [_weights(a) for a in reversed(ancestors)],
         "losses": [
             (_purpose(c.source), _weights(c), loss.reason, labels(c), c.description.get("alignment"))
@@ -236,11 +235,29 @@ def feedback(request: ProposalRequest) -> dict[str, Any]:
     }
 
 
-def trials(request: ProposalRequest) -> dict[str, Any]:
-    """Return what the first requests say of the trials of the first program: terms and measures at a few times."""
-    told = [("The poorest of its trials", trial) for trial in request.trials[:1]]
-    told += [("The best of its trials", trial) for trial in request.trials[1:][-1:]]
-    return {"result": request.result, "motions": [{"label": label, **_motion(trial)} for label, trial in told]}
+def trials(request: ProposalRequest, instead: Mapping[str, Trial] | None = None) -> dict[str, Any]:
+    """Return what requests say of the trials of a program: terms and measures of the poorest and of the best one.
+
+    instead: motions that are shown where no trials are known, by what they are called.
+    """
+    told = dict(instead or {})
+    if request.trials:
+        told = {"The poorest of its trials": request.trials[0], "The best of its trials": request.trials[-1]}
+    motions = [{"label": label, **_motion(trial)} for label, trial in told.items()][: max(1, len(request.trials))]
+    return {"result": request.result, "ends": _ends(request.trials), "motions": motions}
+
+
+def _ends(trials: Sequence[Trial]) -> list[tuple[str, str]]:
+    """Return when trials ended early, and the range of each measure of the motion at that time."""
+    ended = [(trial, trial.metrics[name]) for trial in trials for name in ENDS if name in trial.metrics]
+    if not ended:
+        return []
+    rows: list[tuple[str, Sequence[float | None]]] = [("time_s", [at for _, at in ended])]
+    for name in ended[0][0].series:
+        curves = [(trial.series.get(name, ()), sum(t <= at for t in trial.curve_time)) for trial, at in ended]
+        rows.append((name, [curve[last - 1] for curve, last in curves if 0 < last <= len(curve)]))
+    known = [(name, [v for v in values if v is not None]) for name, values in rows]
+    return [(name, f"{min(values):.3g} to {max(values):.3g}") for name, values in known if values]
 
 
 def _motion(trial: Trial) -> dict[str, Any]:

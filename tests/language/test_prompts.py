@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -111,7 +112,9 @@ def messages(task: Task) -> dict[str, str]:
     film, frames = MotionMedia("video", slow=2.0, views=2), MotionMedia("frames", frames=4)
     first = ProposalRequest(0, task, None, None, (), 0, looks_ahead_s=0.4, control_s=0.016)
     best = replace(POOREST, parent=FIRST.name)
-    later = ProposalRequest(2, task, best, CRITIQUE, (FIRST, best), 0, losses=LOSSES, result=RESULT)
+    later = ProposalRequest(
+        2, task, best, CRITIQUE, (FIRST, best), 0, losses=LOSSES, result=RESULT, trials=(POOREST, RICHEST)
+    )
     broken = writers._Slot(SOURCE, "", "line 6: there is no body 'bottel'; did you mean 'bottle'?")
     client = ModelClient()
     describing = critics.DescriptorCritic(client, frames)  # pyright: ignore
@@ -277,14 +280,24 @@ def test_measures_of_a_motion_from_words_are_told_when_a_program_is_edited_too(t
     assert "Measures of an episode for what the words ask:" in edit
 
 
-def test_a_motion_that_its_environment_ended_is_told_until_then():
+def test_motions_that_their_environment_ended_are_told_until_then():
     times = [round(0.01 * i, 2) for i in range(200)]
-    metrics = {"return": 10.0, "terminated": 1.0, "terminated_s": 0.5}
-    ended = replace(BEST, metrics=metrics, curve_time=times, series={"height_m": times})
-    told = prompts.feedback(ProposalRequest(1, None, ended, None, (), 0))  # pyright: ignore
-    assert told["early"] == ["was ended by the environment at 0.5 s"]
-    assert told["times"][-1] == "0.5"
-    assert told["measured"] == [("height_m", "0, 0.12, 0.25, 0.38, 0.5 (0, 0.25, 0.5)")]
+
+    def trial(end: float | None) -> Evaluation:
+        ended = {} if end is None else {"terminated": 1.0, "terminated_s": end}
+        return replace(BEST, metrics={"return": 10.0, **ended}, curve_time=times, series={"height_m": times})
+
+    def told(*ends: float | None) -> dict[str, Any]:
+        trials = [trial(end) for end in ends]
+        return prompts.trials(ProposalRequest(1, None, trials[0], None, (), 0, trials=trials))  # pyright: ignore
+
+    found = told(0.5, 1.0, None)
+    poorest, best = found["motions"]
+    assert (poorest["early"], best["early"]) == (["was ended by the environment at 0.5 s"], [])
+    assert (poorest["times"][-1], best["times"][-1]) == ("0.5", "2")
+    assert poorest["measured"] == [("height_m", "0, 0.12, 0.25, 0.38, 0.5 (0, 0.25, 0.5)")]
+    assert found["ends"] == [("time_s", "0.5 to 1"), ("height_m", "0.5 to 1")]
+    assert len(told(None)["motions"]) == 1
 
 
 def test_a_critic_that_found_nothing_is_not_quoted():

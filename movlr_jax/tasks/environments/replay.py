@@ -41,7 +41,7 @@ _SUCCESS = ("success", "is_success", "solved")  # names of a success in what a s
 # `Scoring.focus` of tasks whose score is the return of an environment
 BY_RETURN = (
     "what the motion returns: the sum of the environment's own rewards, which are not shown and stop where the "
-    "environment ends the episode"
+    "environment ends the episode. Plans do not stop there, so a term has to keep the motion away from it"
 )
 
 
