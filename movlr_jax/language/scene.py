@@ -246,7 +246,7 @@ def _foot(task: Task, data: mujoco.MjData, part: str) -> str:
         return ""
     low, high = corners.min(axis=0), corners.max(axis=0)
     height = data.body(first).xpos[2] + low[2]
-    at = f"; it begins {100 * height:.0f} cm above z = 0" if task.layout.world.z_up else ""
+    at = f"; it begins {100 * height:z.0f} cm above z = 0" if task.layout.world.z_up else ""
     return (
         f"From the origin of `{first}`, `{part}` reaches from {low[0]:.2f} to {high[0]:.2f} m along x, from "
         f"{low[1]:.2f} to {high[1]:.2f} m along y, from {low[2]:.2f} to {high[2]:.2f} m along z{at}."

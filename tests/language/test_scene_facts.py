@@ -54,8 +54,10 @@ def test_soles_touch_the_floor():
     feet = [fact for fact in scene_facts(task, start) if fact.startswith("From the origin of")]
     assert len(feet) == 2
     for fact, body in zip(feet, ("left_foot", "right_foot"), strict=True):
-        back, front, right, left, low = map(float, re.findall(r"-?\d+\.\d+", fact))
+        back, front, right, left, low, high = map(float, re.findall(r"-?\d+\.\d+", fact))
         assert start.body(body).xpos[2] + low == pytest.approx(0.0, abs=0.02)
+        assert low < high
+        assert fact.endswith("; it begins 0 cm above z = 0.")
         assert -0.15 < back < 0 < front < 0.25
         assert right < 0 < left
 
