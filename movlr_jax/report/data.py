@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from movlr_jax._util.quantities import leading
+from movlr_jax._util.quantities import RETURNS, leading
 from movlr_jax.errors import printable
 from movlr_jax.evolution.journal import CONFIRM
 from movlr_jax.evolution.trials import claim_of
@@ -213,7 +213,7 @@ def ranking_rows(ranking: Ranking | None) -> list[tuple]:
 def key_metrics(run: Run) -> list[str]:
     """Return the measures of how well the task is done, or only success if there are no others."""
     names = dict.fromkeys(name for c in run.candidates.values() for name in c.metrics)
-    chosen = [name for name in ("distance_m", "gait_r", "knee_swing_deg") if name in names]
+    chosen = [name for name in (*RETURNS, "distance_m", "gait_r", "knee_swing_deg") if name in names]
     chosen += [name for name in names if name.startswith("object_") and name.endswith(("_m", "_rad"))]
     first = next((c.metrics for c in run.candidates.values() if c.metrics), {})
     return list(dict.fromkeys([*chosen, *leading(first)])) or [name for name in names if name == "success"]
@@ -221,7 +221,7 @@ def key_metrics(run: Run) -> list[str]:
 
 def direction(metric: str) -> int:
     """Return +1 if higher is better, -1 if lower is better, 0 if unknown."""
-    if metric in ("success", "distance_m", "time_to_fall_s", "gait_r"):
+    if metric in (*RETURNS, "success", "distance_m", "time_to_fall_s", "terminated_s", "gait_r"):
         return 1
     if metric.startswith("object_") or metric in ("fell", "dropped", "lateral_drift_m", "diverged_fraction"):
         return -1

@@ -11,7 +11,9 @@ import pytest
 from test_report import FILM, words_of
 
 from movlr_jax.api import open_run
+from movlr_jax.records import Evaluation, Generation
 from movlr_jax.report import page as report
+from movlr_jax.report.data import Run, direction, key_metrics
 from movlr_jax.report.sweep import write_sweep_page
 from movlr_jax.storage.archive import Archive
 
@@ -252,3 +254,10 @@ def test_a_sweep_shows_successes_of_fresh_trials_with_their_interval(tmp_path):
     assert runs.count("3 of 4 (30–95 %)") == 2
     assert "7.5" in runs, "the mean score, not that of one start"
     assert "99" not in runs
+
+
+def test_the_return_of_an_environment_is_its_first_measure():
+    metrics = {"return": 300.0, "terminated": 1.0, "terminated_s": 1.9, "distance_m": 2.0, "effort": 0.2}
+    run = Run(Path(), generations=[Generation(0, candidates=[Evaluation(0, 0, "", metrics=metrics)])])
+    assert key_metrics(run) == ["return", "distance_m"]
+    assert [direction(metric) for metric in key_metrics(run)] == [1, 1]
