@@ -51,8 +51,8 @@ def test_rewards_count_until_the_environment_ends_the_episode():
     metrics = played.measure(episode(5), None)  # pyright: ignore[reportArgumentType]
     assert metrics == {
         "return": 1.0 + 2.0 + 3.0,
-        "fell": 1.0,
-        "time_to_fall_s": pytest.approx(0.06),
+        "terminated": 1.0,
+        "terminated_s": pytest.approx(0.06),
         "distance_m": 30.0 - 1.0,  # from where the episode began
         "success": 0.0,  # the last action decides
         "solved_fraction": pytest.approx(1 / 3),
