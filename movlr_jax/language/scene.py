@@ -169,7 +169,7 @@ def scene_facts(task: Task, data: mujoco.MjData) -> list[str]:
     soles = [_foot(task, data, part) for part in task.adapter.touch if part in feet or "foot" in words_of(part)]
     facts += [fact for fact in soles if fact]
     facts += _world(task, data)
-    facts.append(f"The whole body weighs {gravity * model.body_subtreemass[root]:.0f} N.")
+    facts.append(f"The whole body weighs {gravity * model.body_subtreemass[root]:.3g} N.")
     facts += [_thing(model, data, body, gravity) for body in things]
     forces = {part: float(sum(data.sensordata[i] for i in sensors)) for part, sensors in task.layout.touch.items()}
     pressed = [f"`{part}` {force:.0f} N" for part, force in forces.items() if force > _TOUCH_N]

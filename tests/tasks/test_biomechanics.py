@@ -190,5 +190,5 @@ def test_series_of_a_body_without_feet_tell_height_and_tilt_of_its_trunk():
     turned[3:7] = np.cos(0.25), 0.0, np.sin(0.25), 0.0  # by 0.5 rad about y
     curves = biomechanics.series(episode_of(crawler, [crawler.model.qpos0, raised, turned]), crawler)
     np.testing.assert_allclose(curves["trunk_height_m"], [0.45, 0.65, 0.45], atol=1e-6)
-    np.testing.assert_allclose(curves["trunk_tilt_deg"], [0.0, 0.0, np.degrees(0.5)], atol=0.05)
+    np.testing.assert_allclose(curves["trunk_tilt_since_start_deg"], [0.0, 0.0, np.degrees(0.5)], atol=0.05)
     np.testing.assert_allclose(curves["speed_m_s"], 0.0, atol=1e-6)

@@ -171,7 +171,8 @@ def series(episode: Trajectory, task: Task) -> dict[str, np.ndarray]:
     curves["speed_m_s"] = np.linalg.norm(read.com_vel[:, :2], axis=-1)
     role = next((role for role in ("pelvis", "trunk") if role in task.roles), "trunk")
     trunk = task.roles.get(role, task.adapter.root)
-    curves |= {f"{role}_height_m": read.height(trunk), f"{role}_tilt_deg": trunk_tilt(read.rot(trunk))}
+    tilt = f"{role}_tilt_deg" if walks else f"{role}_tilt_since_start_deg"  # that of a fish, whose start is drawn
+    curves |= {f"{role}_height_m": read.height(trunk), tilt: trunk_tilt(read.rot(trunk))}
     if not walks:
         return curves
     for part in FEET:
