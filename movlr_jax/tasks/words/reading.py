@@ -34,6 +34,8 @@ _NUMBERS = "\\d[\\d.]*|" + "|".join(NUMBERS)
 _UNITS = "met(?:er|re)s?|m|cm|centimet(?:er|re)s?|seconds?|s|degrees?|revolutions?|times|inch(?:es)?"
 # what is said in other words: a pattern -> the same in the words of the grammar, in this order
 _BEGINS = r"(?:^|(?<=[,;] )|(?<=\bthen )|(?<=\band ))"
+# after these, "back up" is up again
+_DOWN = r"\b(?:down|squat|crouch|kneel|sit|lie|lower|bend|lean|duck|bow|lunge|sink|descend|flex|tilt|curl)"
 _IS, _WHO = r"(?:it is|it was|they are|they were|you are)", r"(?:you|it|they)"
 _GOES = "walk|go|run|drive|fly|trot|crawl|jog|roll"
 _WHOLE = "body|robot|humanoid|person|human|figure|character|agent|dog|robot dog|quadruped|drone|quadcopter|walker|ant"
@@ -116,8 +118,9 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bcircle (?:around )?(?=(?:the|a|it)\b)", "go around "),
     (r"\b(?:keep|maintain|hold)(?:ing)? (?:your |its |the |this )?(?:same )?(?:heading|facing (?:forward|ahead))\b",
      "without turning"),
-    (r",? (?:while )?facing (?:forward|ahead|the same (?:way|direction))\b", " while facing forward"),
-    (rf"{_BEGINS}(?:back(?:ing)? (?:up|away|off)|revers(?:e|ing))\b", "go backward"),
+    (r"(?<=\w),? (?:while )?facing (?:forward|ahead|the same (?:way|direction))\b", " while facing forward"),
+    (rf"{_BEGINS}(?:back(?:ing)? (?:up|away|off)|revers(?:e|ing))\b",
+     lambda found: found[0] if re.search(_DOWN, found.string[: found.start()], re.I) else "go backward"),
     (r"\b(left|right) (arm|leg|hand|foot|knee|elbow|wrist|ankle)\b(.*?)\b(left|right|other) one\b", r"\1 \2\3\4 \2"),
     (r"\b(sideways|to the side|forward) until (?:it is|they are) (?:horizontal|level)\b", r"\1"),
     (r"\bas (fast|far|high) as (?:you|it) (?:possibly )?can\b", r"as \1 as possible"),
