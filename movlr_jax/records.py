@@ -199,6 +199,8 @@ class Claim:
     failed: int = 0  # trials that failed to run
     metrics: Mapping[str, float] = field(default_factory=dict)  # means over the trials that ran
     said: str = ""  # what the words of the task asked for and what was measured; empty: the metrics say it
+    # 95 % intervals of the means of returns of environments, by their names
+    between: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -218,7 +220,11 @@ class Claim:
         between = f" ({100 * low:.0f}-{100 * high:.0f} %)" if interval else ""
         rate = [] if self.successes is None else [f"{self.successes} of {self.n} succeed{between}"]
         failed = [f"{self.failed} of {self.n} failed"] if self.failed else []
-        measured = [self.said] if self.said else [*self._some_ended(), *measures(self.metrics)]
+        measured = (
+            [self.said]
+            if self.said
+            else [*self._some_ended(), *measures(self.metrics, self.between if interval else {})]
+        )
         return ", ".join([*rate, *measured, *failed]) or f"{self.n} ran"
 
     def _some_ended(self) -> list[str]:

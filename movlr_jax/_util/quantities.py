@@ -117,12 +117,18 @@ def leading(metrics: Mapping[str, float]) -> list[str]:
     return [name for name in names[: names.index("success")] if name not in _YES_NO]
 
 
-def measures(metrics: Mapping[str, float]) -> list[str]:
-    """Return what a task is about in words, each measure with its unit."""
+def measures(metrics: Mapping[str, float], between: Mapping[str, tuple[float, float]] | None = None) -> list[str]:
+    """Return what a task is about in words, each measure with its unit.
+
+    between: Intervals of returns of environments, by their names.
+    """
     errors = ("object_position_error_m", "object_orientation_error_rad")
     parts = [quantity(metrics[name], name) for name in errors if name in metrics]
     parts = [f"{', '.join(parts)} off"] if parts else []
-    parts += [f"{human(name)} {number(metrics[name])}" for name in RETURNS if name in metrics]
+    intervals = {name: f" ({number(low)} to {number(high)})" for name, (low, high) in (between or {}).items()}
+    parts += [
+        f"{human(name)} {number(metrics[name])}{intervals.get(name, '')}" for name in RETURNS if name in metrics
+    ]
     if "distance_m" in metrics:
         gait = f", gait r {number(metrics['gait_r'], 2)}" if "gait_r" in metrics else ""
         parts.append(f"moved {quantity(metrics['distance_m'], 'distance_m')}{gait}")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from movlr_jax._util.quantities import counted, span
+from movlr_jax._util.intervals import mean_interval
+from movlr_jax._util.quantities import RETURNS, counted, span
 from movlr_jax.config.schema import Config
 from movlr_jax.evolution.gates import fault, score_of
 from movlr_jax.evolution.population import Trials
@@ -146,6 +147,11 @@ def claim_of(motion: Sentence | None, trials: Sequence[Trial]) -> Claim:
         failed=len(trials) - len(ran),
         metrics=means,
         said=_said(motion, ran) if motion and motion.tells and means else "",
+        between={
+            name: mean_interval([metrics[name] for metrics in ran])
+            for name in RETURNS
+            if name in means and len(ran) > 1
+        },
     )
 
 

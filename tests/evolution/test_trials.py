@@ -273,6 +273,13 @@ def test_a_claim_says_in_how_many_trials_the_motion_ended_early():
     assert said(whole) == "return 30"
 
 
+def test_an_announced_return_has_its_interval():
+    """Of 10, 20 and 60: mean 30, standard error sqrt(700 / 3), t of 2 degrees of freedom 4.303."""
+    claim = claim_of(None, [records.Trial(metrics={"return": value}) for value in (10.0, 20.0, 60.0)])
+    assert claim.text() == "return 30"
+    assert claim.text(interval=True) == "return 30 (−35.7 to 95.7)"
+
+
 def test_a_search_in_which_nothing_runs_ends_in_a_sentence(tmp_path: Path):
     context = played(tmp_path / "run", NAMES[:1], lambda name, g, n: "the simulation diverged", "trials=2")
     with context.archive, pytest.raises(UserError, match="every program of generation 0 failed") as told:
