@@ -220,11 +220,8 @@ class Claim:
         between = f" ({100 * low:.0f}-{100 * high:.0f} %)" if interval else ""
         rate = [] if self.successes is None else [f"{self.successes} of {self.n} succeed{between}"]
         failed = [f"{self.failed} of {self.n} failed"] if self.failed else []
-        measured = (
-            [self.said]
-            if self.said
-            else [*self._some_ended(), *measures(self.metrics, self.between if interval else {})]
-        )
+        told = [*self._some_ended(), *measures(self.metrics, self.between if interval else {})]
+        measured = [self.said] if self.said else told
         return ", ".join([*rate, *measured, *failed]) or f"{self.n} ran"
 
     def _some_ended(self) -> list[str]:

@@ -254,8 +254,8 @@ def _ends(trials: Sequence[Trial]) -> list[tuple[str, str]]:
         return []
     rows: list[tuple[str, Sequence[float | None]]] = [("time_s", [at for _, at in ended])]
     for name in ended[0][0].series:
-        curves = [(trial.series.get(name, ()), sum(t <= at for t in trial.curve_time)) for trial, at in ended]
-        rows.append((name, [curve[last - 1] for curve, last in curves if 0 < last <= len(curve)]))
+        curves = [(trial.series.get(name, ()), _until(trial, at)) for trial, at in ended]
+        rows.append((name, [curve[last - 1] for curve, last in curves if last <= len(curve)]))
     known = [(name, [v for v in values if v is not None]) for name, values in rows]
     return [(name, f"{min(values):.3g} to {max(values):.3g}") for name, values in known if values]
 
@@ -276,9 +276,12 @@ def _motion(trial: Trial) -> dict[str, Any]:
 def _counted(trial: Trial) -> int | None:
     """Return how many samples of the curves of a motion come before its environment ended it; None: all."""
     end = trial.metrics.get("terminated_s")
-    return (
-        None if end is None or not len(trial.curve_time) else max(int(np.sum(np.array(trial.curve_time) <= end)), 1)
-    )
+    return None if end is None or not len(trial.curve_time) else _until(trial, end)
+
+
+def _until(trial: Trial, seconds: float) -> int:
+    """Return how many samples of the curves of a motion come until a time, at least one."""
+    return max(sum(time <= seconds for time in trial.curve_time), 1)
 
 
 def _courses(curves: Mapping[str, Sequence[float | None]]) -> list[tuple[str, str]]:

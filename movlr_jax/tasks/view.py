@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 
 from movlr_jax.biomech.world import World, show_upright, up_of
-from movlr_jax.models.derived import travels
+from movlr_jax.models.derived import base_joints, travels
 from movlr_jax.tasks.base import Camera
 
 _ROOM = 0.95  # share of the distance at which the diagonal of the scene fits into the view
@@ -62,7 +62,8 @@ def camera_for(
     reach = np.abs(corners - begin).max()
     if not moves:  # cover all directions in which it may swing
         low, high = np.minimum(low, begin - 0.6 * reach), np.maximum(high, begin + 0.6 * reach)
-    elif _on_rails(model, root):  # what hangs on it may swing up
+    elif all(model.jnt_type[j] == mujoco.mjtJoint.mjJNT_SLIDE for j in base_joints(model, model.body(root).id)):
+        # what hangs on a body on rails may swing up
         low[2], high[2] = min(low[2], begin[2] - reach), max(high[2], begin[2] + reach)
     high[2] += 0.0 if vertical else rise
     half_view = np.deg2rad(model.vis.global_.fovy) / 2
@@ -77,16 +78,6 @@ def camera_for(
         track=root if moves else None,
         vertical=vertical,
     )
-
-
-def _on_rails(model: mujoco.MjModel, root: str) -> bool:
-    """Return whether slides alone move a body."""
-    body, kinds = model.body(root).id, set[int]()
-    while body:
-        first, count = model.body_jntadr[body], model.body_jntnum[body]
-        kinds |= set(model.jnt_type[first : first + count].tolist())
-        body = model.body_parentid[body]
-    return kinds == {int(mujoco.mjtJoint.mjJNT_SLIDE)}
 
 
 def _direction(model: mujoco.MjModel, data: mujoco.MjData) -> tuple[float, float]:
