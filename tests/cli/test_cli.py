@@ -126,8 +126,10 @@ def test_wrong_setting_is_told(mistake: Mistake, elsewhere: Path, arguments: lis
     said = mistake(search, *arguments)
     assert sentence in said
     assert list(elsewhere.iterdir()) == []
-    if not any("resume" in a for a in arguments):
-        assert mistake(evaluate, *arguments) == said
+
+
+def test_evaluate_tells_wrong_setting_as_search_does(mistake: Mistake, elsewhere: Path):
+    assert mistake(evaluate, TASK, "candidate=4") == mistake(search, TASK, "candidate=4")
 
 
 def test_every_trial_of_program_counts_for_budget_of_comparison(elsewhere: Path, capsys):
