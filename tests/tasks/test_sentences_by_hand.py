@@ -77,6 +77,8 @@ def facts(clause: Clause) -> dict[str, Any]:
             "what": given["what"].row.__name__,
             "times": given["times"],
         }
+    if clause.row is c.stay:
+        found["within_m"] = given["within"]
     if clause.row is c.squat:
         found |= {"m": -given["depth"], "returns": given["returns"]}
     if clause.row is c.at_height:

@@ -53,6 +53,7 @@ _FASTEST = 5.0  # times the usual speed, from which "as fast as possible" scores
 _SLOWING_S = 1.0  # s before the end of a travel in which it slows down
 _BACK = 2.0  # 1/s, of a body that strays: speed of its way back per m
 _ASIDE_M, _ASIDE = 0.3, 0.1  # m, or share of the distance, that a travel may end beside its place
+STAYS = 0.3  # m, a body that stays in place is within
 CYCLE_S = 2.0  # in which a body goes down and comes up
 WAVES_HZ, STEPS_HZ = 1.0, 2.0
 JUMPED = 0.05  # m, height of a jump that counts
@@ -289,8 +290,8 @@ def around(of: Subject, part: Part, sign: int, turns: float, speed: float, radiu
     )  # fmt: skip
 
 
-def stay(of: Subject, at: Vector | None = None) -> Measure:
-    """Greatest horizontal distance from where it began.
+def stay(of: Subject, at: Vector | None = None, within: float | None = None) -> Measure:
+    """Greatest horizontal distance from where it began, which may be `within` m.
 
     at: [3] m from the start of the episode, where it should stay, for its terms; None if that is not known.
     """
@@ -300,8 +301,8 @@ def stay(of: Subject, at: Vector | None = None) -> Measure:
         strayed = f"({of.moved} - {array_of(at)})" if any(at) else of.moved
         sway = Term("sway", "steady", 6.0, error(of.horizontal(f"({VELOCITY} + {_BACK:g} * {strayed})")))
     return Measure(
-        "stay in place", "drift_error_m", of.horizontal(of.moved),
-        Goal(high=0.3, scale=0.3), (sway,),
+        f"stay in place{_by(within, word='within')}", "drift_error_m", of.horizontal(of.moved),
+        Goal(high=within or STAYS, scale=within or STAYS), (sway,),
         kind="steady", counts="worst", changes="place",
     )  # fmt: skip
 

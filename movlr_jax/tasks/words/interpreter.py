@@ -181,7 +181,7 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
         if ctx.verb is not None and ctx.verb.type == "STAY" and c.travel in _rows(made):  # "and stop short of it"
             group, made = _cut_short(ctx, group, made[0]), []
         arrives = any(cl.row is c.travel and (cl["distance"] or ctx.stops == "stop") for cl in group)
-        if not together and arrives and c.stay in _rows(made):  # it travels, then stops
+        if not (together or _negated(child)) and arrives and c.stay in _rows(made):  # it travels, then stops
             ctx.stops, picked = "", True
         else:  # "lift it and put it there"
             put = [cl for cl in made if cl.row is c.over or (cl.row is c.near and cl["must"])]
@@ -218,6 +218,8 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
     """Return the clauses of a phase, if they can hold together. Raises NotRead."""
     amounts = {(cl["part"], cl["sign"]) for cl in phase if cl.row is c.raised and cl["amount"]}
     phase = [cl for cl in phase if cl.row is not c.raised or cl["amount"] or (cl["part"], cl["sign"]) not in amounts]
+    near = any(cl.row is c.stay and cl["within"] for cl in phase)
+    phase = [cl for cl in phase if cl.row is not c.stay or bool(cl["within"]) is near]
     asked = dict[str, Clause]()
     for clause in (clause for clause in phase if clause.measure.goal != Goal() and clause.row is not c.gripped):
         before = asked.setdefault(_sets(clause), clause)
@@ -400,7 +402,8 @@ def _excluding(ctx: Context, verb: lark.Token, slots: list[Tree]) -> list[Clause
     amounts = [slot for slot in slots if slot.data in _AMOUNT_SLOTS]
     most = Phrase(ctx.text, str(verb), amounts)
     allowed = most.number("distance", "angle")
-    if most.left or (amounts and most.bound != "more than"):
+    odd = verb.type == "TRAVEL" and any(slot.data == "angle" for slot in amounts)
+    if odd or most.left or (amounts and most.bound != "more than"):
         raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     sided = any(slot.data == "direction" for slot in slots)
     slots = [slot for slot in slots if slot not in amounts and not _as_it_is(slot, verb)]
@@ -465,11 +468,11 @@ def _as_it_is(slot: Tree, verb: lark.Token) -> bool:
 
 def _never(ctx: Context, clause: Clause, verb: lark.Token, sided: bool, most: float | None) -> Clause:
     """Return that a clause should not be so; most: how much of it is allowed, in rad or m."""
-    if most and (clause.row not in _NEVER or clause.row in (c.near, c.over, c.waves)):
-        raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     if clause.row is c.travel:
         ctx.stops = str(verb)
-        return ctx.clause(c.stay)
+        return ctx.clause(c.stay, within=most)
+    if most and (clause.row not in _NEVER or clause.row in (c.near, c.over, c.waves)):
+        raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     if clause.row is c.near and clause["any_part"]:
         shapes = ctx.scene.surface, *ctx.scene.extent(clause["other"])
         return ctx.clause(c.untouched, thing=clause["other"], shapes=shapes)

@@ -15,7 +15,7 @@ from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import JOINTS, Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase
-from movlr_jax.tasks.words.scene import TOUCH, floats
+from movlr_jax.tasks.words.scene import HINGES, TOUCH, floats
 
 UPRIGHT = ("upright", "vertical", "vertically", "balanced")
 LEVEL = ("level", "horizontal", "horizontally")
@@ -262,11 +262,16 @@ def _check_range(
 
 def arranged(ctx: Context, phrase: Phrase, parts: Sequence[Part], but: str = "") -> list[Clause]:
     """Return that parts are at a place, or point in a direction other than `but`; none if nothing is said of them."""
-    way, aside = phrase.way(), phrase.one("path")
-    at = placed(ctx, phrase, parts)
-    if aside:
-        return [*in_state(ctx, parts, "sideways"), *at]
-    return [*(points(ctx, parts, way) if way and way != but else []), *at]
+    way, paths = phrase.way(), phrase.take("path")
+    kinds, at, made = {path.children[0].type for path in paths}, placed(ctx, phrase, parts), list[Clause]()
+    if paths and not kinds <= {"SIDEWAYS", "STRAIGHT"}:
+        raise phrase.unread(paths[0])
+    if "STRAIGHT" in kinds and all(part.words.split()[-1] in HINGES for part in parts):  # "raise the arm straight up"
+        names = [[HINGES.get(word, word) for word in part.words.split()] for part in parts]
+        made, but = bent(ctx, [hinge for name in names for hinge in ctx.scene.known(name)], -1, to=0.0), ""
+    if "SIDEWAYS" in kinds:
+        return [*in_state(ctx, parts, "sideways"), *made, *at]
+    return [*(points(ctx, parts, way) if way and way != but else []), *made, *at]
 
 
 def placed(ctx: Context, phrase: Phrase, parts: Sequence[Part]) -> list[Clause]:

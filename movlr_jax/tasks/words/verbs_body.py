@@ -447,7 +447,8 @@ def _move(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 
 def _keep(ctx: Context, phrase: Phrase) -> list[Clause]:
-    if ctx.leaned and not ctx.last and any(ctx.span(slot) == "it" for slot in phrase.left):  # "lean back and hold it"
+    it = not (ctx.last or ctx.it) and any(ctx.span(slot) == "it" for slot in phrase.left)
+    if it and (ctx.leaned or (phrase.lasts and len(ctx.verbs) > 1)):  # "lean back and hold it"
         phrase.take("thing")
         return []
     if phrase.verb == "leave" and not phrase.has("state", "place", "direction", "path", "here"):

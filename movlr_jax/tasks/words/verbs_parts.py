@@ -162,6 +162,9 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     if bare and (joints := ctx.joints(phrase)):
         return [ctx.clause(c.never, what=ctx.clause(c.joint, name=joint)) for joint in joints] * ctx.begins
     before, states = list(ctx.last), phrase.words("state")
+    if states == ["straight"] and phrase.has("direction"):  # "hold the arm straight up"
+        phrase.left.append(lark.Tree("path", [lark.Token("STRAIGHT", "straight")]))
+        return st.arranged(ctx, phrase, ctx.things(phrase))
     for slot in phrase.take("extent"):
         if (word := ctx.span(slot).split()[0]) not in st.GROUND:
             raise phrase.unread(slot)
@@ -186,10 +189,11 @@ def in_place(ctx: Context, phrase: Phrase) -> list[Clause]:
     here = phrase.take("here") or phrase.verb in ("leave", "move")
     phrase.take("state")
     named = {joint for words in ctx.it for joint in ctx.scene.joint(words)}
-    if named and ctx.named(phrase) in ([["others"]], [["other", "joints"]]):
+    others = [[word for word in words if word not in ("all", "the")] for words in ctx.named(phrase)]
+    if named and others in ([["others"]], [["other", "joints"]]):
         phrase.take("thing")
-        others = tuple(name for name in ctx.scene.joints if name not in named and not ctx.scene.slides(name))
-        return [ctx.clause(c.still, words="other joints", joints=others)]
+        joints = tuple(name for name in ctx.scene.joints if name not in named and not ctx.scene.slides(name))
+        return [ctx.clause(c.still, words="other joints", joints=joints)]
     if joints := ctx.joints(phrase):
         return [ctx.clause(c.still, words=f"joint {name}", joints=(name,)) for name in joints]
     things = ctx.things(phrase)
