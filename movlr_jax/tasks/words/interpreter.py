@@ -33,7 +33,7 @@ _LEAST = ("at least", "more than", "no less than", "not less than")
 # verbs that go as high, as far or as fast as they can if no amount is said
 _EXTENTS = {
     **dict.fromkeys(("high", "as high as possible"), ("RAISE", "JUMP", "WAVE")),
-    "as far as possible": ("JUMP", "POINT", "PUSH", "KICK"),
+    "as far as possible": ("POINT", "PUSH", "KICK"),
     "as fast as possible": (),
     **dict.fromkeys(("off ground", "off floor", "from ground", "from floor"), ("RAISE", "JUMP", "PICK", "RISE")),
     **dict.fromkeys(
@@ -463,7 +463,7 @@ def _as_it_is(slot: Tree, verb: lark.Token) -> bool:
     if slot.data == "extent" and verb.type in ("KEEP", "STAY"):
         return False
     said = re.sub(r" (?:the|a|its) ", " ", str(slot.children[0])) if slot.data == "extent" else ""
-    return verb.type in _EXTENTS.get(said, ())
+    return verb.type in _EXTENTS.get(said, ()) and (verb.type != "DESCEND" or verb == "land")
 
 
 def _never(ctx: Context, clause: Clause, verb: lark.Token, sided: bool, most: float | None) -> Clause:

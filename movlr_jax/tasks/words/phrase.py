@@ -392,7 +392,8 @@ class Context:
             if "except" in words:
                 at = words.index("except")
                 every, none = (fingers_of(self.scene.fingered, some) for some in (words[:at], words[at + 1 :]))
-                return [of.others for of in none if every and len(none) == 1]
+                whole = any(of.digits == of.hand.fingers for of in every)  # no "index finger except the thumb"
+                return [of.others for of in none if whole and len(none) == 1]
             found = fingers_of(self.scene.fingered, words)
             if found and (others := self.scene.other_hands(words)):
                 raise NotRead(" ".join(words), f"can mean {' or '.join(others)}; say which one, or both")

@@ -29,6 +29,7 @@ _OVERHEAD = 0.8  # share of the way to straight up of what is overhead
 _FEET = ("foot", "paw")
 _ON = 0.05  # m, distance from its place at which an object lies on another one, or is above it
 _CROUCHED = 0.3  # as FALLEN, for motions close to the ground
+_DEEPEST = 0.9  # share of its height by which a body can go down
 _DEPTH = 0.3  # share of its height by which a body goes down that squats
 _BENDS = 0.05  # rad, by which a joint of a leg bends that counts
 # straight legs have bent by more than a share of their way when the body is lower by some: about the root of it
@@ -54,6 +55,8 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
         return [ctx.clause(c.pointed, part=part, way=scene.of.up, word="level", axis=axis) for part, axis in flat]
     if word == "overhead" and all(part.words.split()[-1] in _ARMS for part in free):
         return [overhead(ctx, part) for part in free]
+    if word == "overhead":
+        raise NotRead(word, "is understood of arms and hands alone; say by how many cm")
     if word in _HIGH or word in _LOWERED:
         return [raised(ctx, part, 1 if word in _HIGH else -1) for part in free]
     if word in _ASIDE:
@@ -83,8 +86,8 @@ def points(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
     """Return that parts point in a direction."""
     word = FORMS.get(word, word)
     way = _STEMS.get(word, word)
-    if way not in WAYS:
-        raise NotRead(word, "is no direction of a part")
+    if way not in WAYS or any(not ctx.scene.own(part) for part in parts):
+        raise NotRead(word, "is no direction of a part" if way not in WAYS else "is not where an object can be kept")
     return [pointed(ctx, part, ctx.along(way), word) for part in free_of(ctx, parts)]
 
 
@@ -162,6 +165,8 @@ def squat(ctx: Context, phrase: Phrase) -> Clause:
     """Return that a body on its feet goes down, by what is said or by some."""
     ctx.lowest, depth = _CROUCHED, phrase.number("distance")
     usual, scene = round(depth or _DEPTH * ctx.scene.of.height, 2), ctx.scene
+    if usual > _DEEPEST * scene.of.height:
+        raise NotRead(quantity(usual, "a_m"), f"is more than {phrase.verb!r} can lower this body")
     down, some = (crouched(scene.model, scene.qpos, share * usual) for share in (1.0, _SOME))
     now = {joint: scene.reach(joint)[2] for joint in down}
     bent = [joint for joint, angle in down.items() if abs(angle - now[joint]) > _BENDS]
@@ -266,6 +271,8 @@ def arranged(ctx: Context, phrase: Phrase, parts: Sequence[Part], but: str = "")
     kinds, at, made = {path.children[0].type for path in paths}, placed(ctx, phrase, parts), list[Clause]()
     if paths and not kinds <= {"SIDEWAYS", "STRAIGHT"}:
         raise phrase.unread(paths[0])
+    if kinds == {"STRAIGHT"} and not way and phrase.verb not in ("stretch", "extend"):
+        raise phrase.unread(paths[0], "does not say where to; say straight up, or straight forward")
     if "STRAIGHT" in kinds and all(part.words.split()[-1] in HINGES for part in parts):  # "raise the arm straight up"
         names = [[HINGES.get(word, word) for word in part.words.split()] for part in parts]
         made, but = bent(ctx, [hinge for name in names for hinge in ctx.scene.known(name)], -1, to=0.0), ""
@@ -318,7 +325,9 @@ def paired(parts: Sequence[Part], others: Sequence[Part]) -> list[tuple[Part, Pa
 
 
 def near(ctx: Context, part: Part, other: Part) -> Clause:
-    """Return that a part touches another one."""
+    """Return that a part touches another one. Raises NotRead."""
+    if part.place == other.place:
+        raise NotRead(other.words, "cannot touch itself")
     return ctx.clause(c.near, part=part, other=other, within=ctx.scene.touching(part, other))
 
 

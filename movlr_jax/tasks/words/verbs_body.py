@@ -57,6 +57,8 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     if phrase.verb in _ON_GROUND and ctx.scene.flies:
         raise phrase.no("is a motion on the ground, and this body flies; say fly, or lean")
     place, up_down = phrase.has("place"), {*phrase.ways(keep=True)} & {"up", "down"}
+    if up_down and ctx.scene.stands and not ctx.scene.flies:
+        raise NotRead(up_down.pop(), "is no way of a body on its feet; say jump, squat, or stand up")
     if phrase.has("height") and up_down:  # "fly up to 3 m"
         return _rise(ctx, phrase, 1 if "up" in up_down else -1)
     if place and place.children[0].type == "AROUND":
@@ -200,6 +202,8 @@ def _turn(ctx: Context, phrase: Phrase) -> list[Clause]:
     slot = phrase.one("part_turn")
     part = str(slot.children[-1]).split()[0] if slot else ""
     by_part = part and not (spins and part in ("around", "round"))
+    if part in ("around", "round") and not spins and phrase.has("times"):
+        raise phrase.unread(phrase.left[0], "can mean half a turn or a whole one; say which")
     angle = _PART_TURNS[part] if by_part else phrase.number("angle")
     sign, times = _side(phrase, phrase.ways()), phrase.times(whole=False)
     if angle is None and not part and phrase.verb in ("make", "twist"):
@@ -262,7 +266,9 @@ def _jump(ctx: Context, phrase: Phrase) -> list[Clause]:
     ctx.must_rise(phrase, "leave the ground")
     if "down" in ways:
         raise NotRead("down", f"does not go with {phrase.verb!r}")
-    if ways or phrase.has("place", "axis"):
+    extent = phrase.has("extent")
+    far = extent is not None and "far" in ctx.span(extent)
+    if ways or far or phrase.has("place", "axis"):
         return [*_travel(ctx, phrase), ctx.clause(c.jump, times=times)]
     phrase.ways()
     high = phrase.number("distance")
@@ -354,10 +360,11 @@ def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     ctx.must_rise(phrase, "rise")
     if phrase.has("height"):
         return _height(ctx, phrase)
-    if phrase.has("speed") or (phrase.has("tempo") and phrase.verb != "land"):
+    lands = phrase.verb == "land" or (sign < 0 and bool(phrase.take("extent")))  # "descend to the ground"
+    if phrase.has("speed") or (phrase.has("tempo") and not lands):
         phrase.left.append(lark.Tree("direction", [lark.Token("WAY", way)]))
         return _travel(ctx, phrase)
-    if phrase.verb == "land":
+    if lands:
         if ctx.scene.stands:  # it ends upright
             phrase.take("on_feet")
         back = bool(phrase.take("start_place"))
@@ -366,7 +373,7 @@ def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         high = round(ctx.scene.resting + _LANDED, 3)
         return [*made, ctx.clause(c.at_height, body=ctx.scene.root, amount=high, word="land on the ground", low=True)]
     amount = phrase.number("distance")
-    if phrase.verb == "rise" and amount is None:
+    if phrase.verb == "rise" and amount is None and not ctx.scene.flies:
         ctx.up = not ctx.lies
         return get_up(ctx) if ctx.lies else [ctx.clause(c.stay)]
     if ctx.lies and sign > 0:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from movlr_jax.models.derived import above
+from movlr_jax.models.names import side_of
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import Between, Part
@@ -52,7 +54,7 @@ def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
     if not things:
         raise phrase.no("needs what to touch")
     phrase.take("here")
-    hands = tools or [hand for hand in ctx.scene.hands[:1] if hand.place not in {t.place for t in things}]
+    hands = tools or [hand for hand in ctx.scene.hands if not any(_on_one_arm(ctx, hand, of) for of in things)][:1]
     if not hands:
         raise phrase.no("needs the part that touches, as in touch the head with the right hand")
     if len(things) > 1:  # "touch your toes": each with the hand of its side
@@ -60,6 +62,13 @@ def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
     ctx.last = hands if all(map(ctx.scene.own, things)) else things
     objects = not tools and not any(map(ctx.scene.own, things))
     return [touches(ctx, hand, thing).but(any_part=objects) for hand in hands for thing in things]
+
+
+def _on_one_arm(ctx: Context, hand: Part, part: Part) -> bool:
+    """Return whether a hand cannot reach a part of the body, which is of its own arm or its own finger."""
+    model, (hand_body, body) = ctx.scene.model, map(ctx.scene.body_of, (hand, part))
+    same_side = side_of(part.words.split()) == side_of(hand.words.split()) != ""
+    return hand_body in above(model, body) or (same_side and body in above(model, hand_body))
 
 
 def _on_line(

@@ -243,6 +243,8 @@ def lean(ctx: Context, phrase: Phrase) -> list[Clause]:
         ]
     if way not in ("forward", "back", "left", "right"):
         raise phrase.no("needs a direction, as in lean forward") if way in ("", "up") else NotRead(way, "is no side")
+    if limbs := [part.words for part in named if phrase.verb == "bend" and part.words.split()[-1] in HINGES]:
+        raise NotRead(way, f"is no way to bend the {limbs[0]}, which bends at its {HINGES[limbs[0].split()[-1]]}")
     angle, toward = phrase.number("angle"), ctx.along(way)
     for part in parts:
         body = part.place if part.offset is not None and scene.own(part) else ""
