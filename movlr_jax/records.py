@@ -218,7 +218,9 @@ class Claim:
         """Return it in words, as in "7 of 8 succeed (53-98 %), 1.4 cm off"."""
         low, high = self.interval
         between = f" ({100 * low:.0f}-{100 * high:.0f} %)" if interval else ""
-        rate = [] if self.successes is None else [f"{self.successes} of {self.n} succeed{between}"]
+        one = "succeeds" if self.successes else "does not succeed"
+        some = one if self.n == 1 and not interval else f"{self.successes} of {self.n} succeed{between}"
+        rate = [] if self.successes is None else [some]
         failed = [f"{self.failed} of {self.n} failed"] if self.failed else []
         told = [*self._some_ended(), *measures(self.metrics, self.between if interval else {})]
         measured = [self.said] if self.said else told

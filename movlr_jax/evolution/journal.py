@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from movlr_jax.records import Comparison, Ranking, Trial
+from movlr_jax.records import Comparison, Proposal, Ranking, Trial, candidate_name
 from movlr_jax.storage.archive import Archive
 from movlr_jax.storage.events import KINDS, read, written
 from movlr_jax.storage.layout import trial_stem
@@ -76,6 +76,11 @@ class Journal:
                 data[name][str(n)] = written(replace(trial, stem=stem if trial.states else ""))
         rounds = sum(event.generation == g for event in self.archive.events("trials"))
         self.archive.record("trials", {"programs": data}, g, rounds)
+
+    def notes(self) -> dict[str, str]:
+        """Return candidate -> what its writer said of it."""
+        proposed = [(event.generation, read(Proposal, event.data)) for event in self.archive.events("proposed")]
+        return {candidate_name(g, k): note for g, made in proposed for k, note in enumerate(made.notes) if note}
 
     def rankings(self) -> list[tuple[int, Ranking]]:
         """Return the recorded rankings with their generations."""

@@ -83,7 +83,7 @@ def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, pop
     The reason is why it failed, its degenerate pattern or what the judge said when it lost a comparison, and what its
     trials came to.
     """
-    comparisons = context.journal.comparisons(before=g)
+    comparisons, notes = context.journal.comparisons(before=g), context.journal.notes()
     found = []
     for candidate in [e for e in reversed(brief.history) if e.name != parent.name][:_TOLD]:
         lost = [
@@ -95,7 +95,8 @@ def losses(context: SearchContext, g: int, parent: Evaluation, brief: Brief, pop
         why = [*filter(None, [candidate.reason or "", *candidate.faults.values(), *lost])][:1]
         told = results(context, population.trials.get(candidate.name, ()))
         why += [f"it had {told}"] if told else []
-        found.append(Loss(candidate, "; ".join(why) or "it is not the best program"))
+        reason = "; ".join(why) or "it is not the best program"
+        found.append(Loss(candidate, reason, notes.get(candidate.name, "")))
     return found
 
 

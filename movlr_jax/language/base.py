@@ -17,10 +17,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Loss:
-    """A program of the last generation that was not chosen, and why."""
+    """A program that was tried and not chosen, why, and what its writer said of it."""
 
     candidate: Evaluation
     reason: str
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from movlr_jax._util.quantities import ENDS, early
 from movlr_jax._util.resources import resource_text
 from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.film.muscles import muscle_tendons
-from movlr_jax.language.base import Critique, Evaluation, ProposalRequest
+from movlr_jax.language.base import Critique, Evaluation, Loss, ProposalRequest
 from movlr_jax.language.media import MotionMedia, Seen, with_views
 from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of, varied_starts
 from movlr_jax.models.actuators import muscles
@@ -31,7 +32,8 @@ LIMITS = {"weight_cap": 50, "velocity_cap": 15, "factor": "three", "new_terms": 
 REFLECTION_POINTS = 10  # values of each term that Eureka's reflection shows
 _COURSE = 5  # values of each term that an edit shows
 _ANCESTORS = 4  # earlier programs whose weights an edit shows
-_DOCSTRING = re.compile(r'\s*[rR]?(?:"""|\'\'\'|"|\')([^"\'\n]*)')
+_DOCSTRING = re.compile(r'\s*[rR]?("""|\'\'\'|"|\')(.*?)\1', re.DOTALL)
+_MOST_IDEA = 300  # characters
 _TRAVEL = "the time, the speed over the ground and the distance from the start"  # written into pictures
 _MOST_NAMES = 80  # of each kind in a message
 
@@ -228,7 +230,7 @@ def feedback(request: ProposalRequest) -> dict[str, Any]:
         **trials(request, {"This motion": parent}),
         "ancestors": [_weights(a) for a in reversed(ancestors)],
         "losses": [
-            (_purpose(c.source), _weights(c), loss.reason, labels(c), c.description.get("alignment"))
+            (_idea(loss), _weights(c), loss.reason, labels(c), c.description.get("alignment"))
             for loss in request.losses
             for c in [loss.candidate]
         ],
@@ -314,10 +316,11 @@ def labels(candidate: Evaluation) -> list[str]:
     return [f"{d['region']}: {d['label']} ({d['confidence']:g})" for d in seen]
 
 
-def _purpose(source: str) -> str:
-    """Return the first line of the docstring of a program; empty if it cannot be read."""
-    found = _DOCSTRING.match(source)
-    return found[1].strip().rstrip(".") if found else ""
+def _idea(loss: Loss) -> str:
+    """Return what the writer of a program said of it, or else how its docstring begins; empty without either."""
+    found = _DOCSTRING.match(loss.candidate.source)
+    said = " ".join((loss.note or (found[2] if found else "")).split())
+    return shorten(said if loss.note else said.partition(". ")[0], _MOST_IDEA, placeholder=" ...").rstrip(".")
 
 
 def statistics(candidate: Evaluation) -> list[dict[str, Any]]:

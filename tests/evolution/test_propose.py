@@ -21,11 +21,12 @@ def test_programs_of_all_generations_are_told_with_the_latest_first_and_why_each
     again = Comparison("second", "the arm hangs", first="g01k01", second="g00k01")
     compared = [lost, again]  # one in each generation
     context: Any = SimpleNamespace(
-        journal=SimpleNamespace(comparisons=lambda before: compared[:before]),
+        journal=SimpleNamespace(comparisons=lambda before: compared[:before], notes=lambda: {"g01k00": "lifts more"}),
         scored=False,
         task=SimpleNamespace(scoring=SimpleNamespace(motion=None)),
     )
     told = losses(context, 2, parent, Brief(parent, None, history), Population())
+    assert [loss.note for loss in told] == ["", "lifts more", "", ""]
     assert [(loss.candidate.name, loss.reason) for loss in told] == [
         ("g01k01", "as the first motion it lost against the second: the arm hangs"),
         ("g01k00", "it is not the best program"),

@@ -291,9 +291,10 @@ def around(of: Subject, part: Part, sign: int, turns: float, speed: float, radiu
 
 
 def stay(of: Subject, at: Vector | None = None, within: float | None = None) -> Measure:
-    """Greatest horizontal distance from where it began, which may be `within` m.
+    """Greatest horizontal distance from where it began.
 
-    at: [3] m from the start of the episode, where it should stay, for its terms; None if that is not known.
+    at: [3] m from the start of the episode, where it should stay, for its terms; None if that is not known. within:
+    what the distance may be, m.
     """
     if at is None:
         sway = Term("sway", "steady", 3.0, error(of.horizontal(VELOCITY)))
