@@ -100,10 +100,12 @@ def test_sweep_is_one_folder_with_page_and_goes_on_where_it_was(elsewhere: Path,
 def test_job_that_fails_is_on_page(capfd: pytest.CaptureFixture[str]):
     task = next(word for word in LEG if word.startswith("+task="))
     others = [word for word in LEG if word != task]
-    assert search(["-m", task, *others, "model=tiny_muscle,none_such", "run_dir=sweep"]) == 2
-    said = capfd.readouterr().err
+    assert search(["-m", task, *others, "model=no_leg,no_arm", "run_dir=sweep"]) == 2
+    said, page = capfd.readouterr().err, Path("sweep/report.html").read_text()
     assert "Traceback" not in said
-    assert "none_such" in said
+    for name in ("no_leg", "no_arm"):
+        assert name in said
+        assert f"there is no model {name}" in page.replace("&#39;", "").replace("'", "")
 
 
 @pytest.mark.slow
