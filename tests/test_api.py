@@ -53,6 +53,7 @@ def test_import_of_any_name_changes_no_environment_variable():
         "assert 'jax' not in sys.modules and 'mujoco' not in sys.modules\n"
         "assert set(mj.__all__) <= set(dir(mj)) and all(hasattr(mj, name) for name in mj.__all__)\n"
         "mj.register_judge('mine', object)\n"
+        "from movlr_jax.film.renderer import renderer; renderer()\n"
         "assert 'mujoco' in sys.modules and ours() == before\n"
         "mj.load_task('stand'); import jax\n"
         "assert jax.config.jax_compilation_cache_dir == os.environ['JAX_COMPILATION_CACHE_DIR']"

@@ -73,6 +73,7 @@ REFUSED = [
     ([TASK, "+candidate=4"], "there is no setting 'candidate'; did you mean 'candidates'?"),
     ([TASK, "optimizer=mpc3"], "there is no optimizer 'mpc3'; did you mean 'mpc2' or 'mppi'?"),
     ([TASK, "llm.model=x"], "there is no setting 'llm.model'"),
+    ([TASK, "optimizer.mppi.rule=cem", "optimizer.mppi.temperature=1"], "temperature is no setting of"),
     ([TASK, "vlm=gemini", "vlm.base_url=http://a:b@c/"], "vlm.base_url must not contain a user name, password"),
     ([TASK, "llm=gpt"], "there is no llm 'gpt'; there are: gemini, manual, openai_compatible, replay, scripted"),
     ([TASK, "candidates"], "cannot read 'candidates': missing EQUAL at '<EOF>'; write name=value"),
@@ -104,7 +105,6 @@ def test_evaluate_tells_wrong_setting_as_search_does(mistake: Mistake, elsewhere
 VALUES: list[tuple[str, Any, str]] = [
     ("optimizer.mppi.sample", 4, "'optimizer.mppi.sample'; did you mean 'optimizer.mppi.samples'"),
     ("candidates", 0, "candidates=0: it must be 1 or more"),
-    ("optimizer.mppi.adapt", 2, "optimizer.mppi.adapt=2: it must be 0 or more and at most 1"),
     ("optimizer.synergy", 1, "optimizer.synergy=1: it must be 0 or more and less than 1"),
     ("optimizer.sim_dt", 0, "optimizer.sim_dt=0: it must be more than 0"),
     ("episode_s", -1, "episode_s=-1.0: it must be a number of s, more than 0 and at most 3600"),

@@ -221,7 +221,6 @@ def test_model_card_says_which_time_step_misleads_plans(monkeypatch, capsys):
         ("model=myoleg", "there is no model 'myoleg'; did you mean 'myolegs'"),
         ("model=nowhere/model.xml", "there is no model file nowhere/model.xml"),
         ("model=", "doctor takes model=NAME, or llm=... vlm=..., or judge"),
-        ("physics=native", "doctor takes model=NAME, or llm=... vlm=..., or judge"),
     ],
 )
 def test_model_that_cannot_be_shown_is_sentence_and_status_2(capsys, setting, said):

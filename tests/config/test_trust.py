@@ -16,7 +16,6 @@ import yaml
 from cli_cases import LEG, PLAIN, Mistake
 
 import movlr_jax as mj
-from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.export import main as export
 from movlr_jax.cli.gait import main as gait
 from movlr_jax.cli.report import main as report
@@ -127,16 +126,6 @@ def test_files_of_policies_are_listed_but_not_those_of_package(run: Path, name: 
     edit(run, optimizer=values)
     with pytest.raises(UserError, match=f"optimizer.{name}="):
         compose([f"resume={run}"])
-
-
-def test_two_things_are_asked_for_at_once_and_none_acts(run: Path, trap: tuple[Path, Path]):
-    file, ran = trap
-    edit(run, task={"name": "own", "settings": {"file": str(file)}}, model="own", llm=SERVER, sandbox="process")
-    with pytest.raises(UserError) as refused:
-        compose([f"resume={run}"])
-    for thing in (f"task.settings.file={file}", "sandbox=process", "llm.key_env=AWS_SECRET"):
-        assert thing in str(refused.value)
-    assert not ran.exists()
 
 
 PATHS: dict[str, Callable[[Path, Path], str]] = {
@@ -296,13 +285,6 @@ def test_sandbox_of_report_is_not_better_than_that_of_run(run: Path):
     assert search([f"resume={run}", "generations=2", "trust=true"]) == 0
     with Archive.open(run, write=False) as archive:
         assert str((archive.get("run") or {})["backends"]["sandbox"]).startswith("process: WEAKER")
-
-
-def test_evaluation_of_ones_own_is_exported_and_one_of_others_asks(elsewhere: Path, mistake: Mistake):
-    assert evaluate([*LEG, "reward=human", "run_dir=mine"]) == 0
-    assert export(["mine/human_seed0.npz"]) == 0
-    shutil.copytree("mine", "theirs")
-    assert "task.settings.file=" in mistake(export, "theirs/human_seed0.npz")
 
 
 def test_value_cannot_look_like_lines_of_message(run: Path):
