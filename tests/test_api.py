@@ -53,6 +53,7 @@ def test_import_of_any_name_changes_no_environment_variable():
         "assert 'jax' not in sys.modules and 'mujoco' not in sys.modules\n"
         "assert set(mj.__all__) <= set(dir(mj)) and all(hasattr(mj, name) for name in mj.__all__)\n"
         "mj.register_judge('mine', object)\n"
+        "from movlr_jax.film.renderer import renderer; renderer()\n"
         "assert 'mujoco' in sys.modules and ours() == before\n"
         "mj.load_task('stand'); import jax\n"
         "assert jax.config.jax_compilation_cache_dir == os.environ['JAX_COMPILATION_CACHE_DIR']"
@@ -84,17 +85,14 @@ def test_task_by_name_has_settings_of_command():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: mj.load_task("bottle_por"), "did you mean 'bottle_pour'"),
         (lambda: mj.run_search("bottle_pour", ["candidates=2"]), "['candidates=2'] is not a setting; give each as"),
         (lambda: mj.evaluate_reward("human", 3), "3 is not a task; give one, its name, or the path of a Python file"),
         (lambda: mj.load_task("bottle_pour", tilt=3), "did you mean 'task.settings.tilt_deg'"),
-        (lambda: mj.load_task("bottle_pour", model="myoarm"), "there is no model 'myoarm'; did you mean"),
         (lambda: mj.run_search(), "run_search needs a task, or resume=RUN_DIR"),
         (lambda: mj.run_search("bottle_pour", judge="x"), "there is no judge 'x'; there are: auto, metrics"),
         (lambda: mj.open_run("nowhere"), "there is no run directory nowhere"),
         (lambda: mj.evaluate_reward("nope.py", LEG, *QUICK), "there is no reward 'nope.py'"),
         (lambda: mj.evaluate_reward("", str(LEG), *QUICK), "there is no reward ''"),
-        (lambda: mj.run_search(LEG, candidates=0), "candidates=0: it must be 1 or more"),
         (lambda: mj.run_search(Path("none.py")), "none.py"),
     ],
 )  # fmt: skip
@@ -135,8 +133,17 @@ def test_reward_as_text_is_measured_and_its_motion_kept(leg: mj.Task):
     np.testing.assert_array_equal(again.trajectory.qpos, result.trajectory.qpos)
 
 
-def test_trajectory_as_data_frame_has_names_of_model(leg: mj.Task):
-    trajectory = mj.evaluate_reward("human", leg, *QUICK).trajectory
+def test_result_shows_itself_its_film_and_its_trajectory_with_names_of_model(leg: mj.Task):
+    result = mj.evaluate_reward("human", leg, *QUICK)
+    assert repr(result).startswith(f"RewardResult('{result.trajectory_file}': ")
+    assert len(repr(result)) < 1000
+    page = result._repr_html_()
+    assert "success" in page
+    film = result.film()
+    assert film.suffix == ".mp4"
+    assert film.stat().st_size > 1000
+    assert "data:video/mp4;base64," in page
+    trajectory = result.trajectory
     frame = trajectory.to_dataframe()
     model = leg.model
     assert len(frame) == len(trajectory.time)
@@ -149,18 +156,6 @@ def test_trajectory_as_data_frame_has_names_of_model(leg: mj.Task):
         np.testing.assert_array_equal(frame[f"ctrl.{model.actuator(i).name}"], trajectory.ctrl[:, i])
         np.testing.assert_array_equal(frame[f"act.{model.actuator(i).name}"], trajectory.act[:, i])
     assert [f"touch.{name}" for name in trajectory.touch_names] == [n for n in frame if n.startswith("touch.")]
-
-
-def test_result_shows_its_film_and_its_measures(leg: mj.Task):
-    result = mj.evaluate_reward("human", leg, *QUICK)
-    assert repr(result).startswith(f"RewardResult('{result.trajectory_file}': ")
-    assert len(repr(result)) < 1000
-    page = result._repr_html_()
-    assert "success" in page
-    film = result.film()
-    assert film.suffix == ".mp4"
-    assert film.stat().st_size > 1000
-    assert "data:video/mp4;base64," in page
 
 
 # Searches.
@@ -284,8 +279,6 @@ class Contrary:
 def test_judge_of_three_lines_judges_and_is_gated(leg: mj.Task, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(JUDGES, "_entries", dict(JUDGES._entries))
     mj.register_judge("contrary", Contrary)
-    run = mj.run_search(leg, *QUICK, **small(judge="contrary", certainty=0.7))
-    assert run.best.name == "g00k01"
     monkeypatch.setattr(
         "movlr_jax.evolution.gates.fault",
         lambda trial: (2, "it fell") if getattr(trial, "name", "") == "g00k01" else (0, ""),

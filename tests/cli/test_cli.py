@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_cases import LEG, TASK, Mistake
 
 import movlr_jax
+from movlr_jax._util.settings import plain
 from movlr_jax.cli.compare import main as compare
+from movlr_jax.cli.compare import read_request
 from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.outcome import CLOSED_PIPE, INTERRUPTED
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.overrides import expand
+from movlr_jax.config.schema import recorded_config
 from movlr_jax.engine.compare import ComparisonRequest, searches
+from movlr_jax.errors import UserError
 from movlr_jax.storage.archive import Archive
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -63,58 +70,21 @@ REFUSED = [
     (["+task=arm.xml"], "there is no task 'arm.xml'; to move a model, give model=arm.xml with instruction=\"...\""),
     (["+task=bottle_por"], "there is no task 'bottle_por'; did you mean 'bottle_pour'?"),
     ([TASK, "task.settings.lift=1"], "'task.settings.lift'; did you mean 'task.settings.lift_m'?"),
-    ([TASK, "candidate=4"], "there is no setting 'candidate'; did you mean 'candidates'?"),
     ([TASK, "+candidate=4"], "there is no setting 'candidate'; did you mean 'candidates'?"),
-    ([TASK, "optimizer.mppi.sample=4"], "'optimizer.mppi.sample'; did you mean 'optimizer.mppi.samples'"),
     ([TASK, "optimizer=mpc3"], "there is no optimizer 'mpc3'; did you mean 'mpc2' or 'mppi'?"),
-    ([TASK, "candidates=0"], "candidates=0: it must be 1 or more"),
-    ([TASK, "seed=-1"], "seed=-1: it must be 0 or more"),
-    ([TASK, "optimizer.mppi.adapt=2"], "optimizer.mppi.adapt=2: it must be 0 or more and at most 1"),
-    ([TASK, "optimizer.synergy=1"], "optimizer.synergy=1: it must be 0 or more and less than 1"),
-    ([TASK, "optimizer.sim_dt=0"], "optimizer.sim_dt=0: it must be more than 0"),
-    ([TASK, "episode_s=-1"], "episode_s=-1.0: it must be a number of s, more than 0 and at most 3600"),
-    ([TASK, "episode_s=1e9"], "episode_s=1000000000.0: it must be a number of s, more than 0 and at most 3600"),
-    ([TASK, "episode_s=0.001"], "episode_s=0.001 is shorter than one control step of 0.016 s"),
-    ([TASK, "candidates=2.5"], "candidates=2.5 is not an integer"),
-    ([TASK, "candidates=many"], "candidates='many' is not an integer"),
-    ([TASK, "candidates=true"], "candidates=True is not an integer"),
-    ([TASK, "candidates=null"], "candidates=None is not an integer"),
-    ([TASK, "episode_s=long"], "episode_s='long' is not a number"),
-    ([TASK, "episode_s=nan"], "episode_s=nan is not a finite number"),
-    ([TASK, "films=maybe"], "films='maybe' is not true or false"),
-    ([TASK, "run_dir=[a,b]"], "run_dir=['a', 'b'] is not a string"),
-    ([TASK, "optimizer.mppi=5"], "optimizer.mppi is 5, expected the name of a rule or a group of settings"),
-    ([TASK, "optimizer.muscle.law=cubic"], "'cubic'; there are: linear, product"),
-    ([TASK, "physics=gpu"], "there is no physics 'gpu'; there are: auto, native, mjx, warp"),
-    ([TASK, "method=eurika"], "there is no method 'eurika'; did you mean 'eureka' or 'eureka_adapted'?"),
     ([TASK, "llm.model=x"], "there is no setting 'llm.model'"),
-    ([TASK, "llm=openai_compatible"], "llm=openai_compatible needs a model name; set llm.model=NAME"),
-    ([TASK, "llm=gemini", "llm.key_env=sk-123"], "llm.key_env must be the NAME of an environment variable"),
+    ([TASK, "optimizer.mppi.rule=cem", "optimizer.mppi.temperature=1"], "temperature is no setting of"),
     ([TASK, "vlm=gemini", "vlm.base_url=http://a:b@c/"], "vlm.base_url must not contain a user name, password"),
-    ([TASK, "tracker=mlflow", "tracker.uri=http://a:s3cr3t@c/"], "tracker.uri must not contain a user name"),
-    ([TASK, "tracker=mlflow", "tracker.uri=mysql+pymysql://a:s3cr3t@c/d"], "MLFLOW_TRACKING_URI"),
-    ([TASK, "workers=ray", "workers.address=ray://a:s3cr3t@c:10001"], "workers.address must not contain a user name"),
-    ([TASK, "vlm=replay"], "vlm=replay needs a run to replay; set vlm.run=RUN_DIR"),
-    ([TASK, "ranking=elo"], "there is no ranking 'elo'; there are: active, round_robin, knockout, paper"),
     ([TASK, "llm=gpt"], "there is no llm 'gpt'; there are: gemini, manual, openai_compatible, replay, scripted"),
     ([TASK, "candidates"], "cannot read 'candidates': missing EQUAL at '<EOF>'; write name=value"),
-    ([TASK, "candidates='4"], "write name=value"),
     ([TASK, "=4"], "cannot read the settings"),
     ([TASK, "candidates=${nope}"], "Interpolation key 'nope' not found"),
     ([TASK, "--config-name=x"], "there is no option '--config-name=x'; did you mean --config-dir or --cfg?"),
     (["--task=stand"], "there is no option '--task=stand'; settings have no dashes, as in +task=..."),
-    ([TASK, "--llm.model", "x"], "there is no option '--llm.model'; settings have no dashes, as in llm.model=..."),
     ([TASK, "seconds=1"], "there is no setting 'seconds'; did you mean 'episode_s'?"),
-    ([TASK, "resume=nowhere", "seed=3", "run_dir=x"], "there is no run directory nowhere"),
     ([TASK, "replay=nowhere"], "replay=nowhere takes the task from the recording; leave out task=bottle_pour"),
     (["resume=nowhere"], "nowhere is not a run directory of movlr-jax: it has no config.yaml"),
-    ([TASK, "certainty=0.4"], "certainty=0.4: it must be 0.5 or more and less than 1"),
-    ([TASK, "starts=3"], "there is no setting 'starts'"),
     ([TASK, "seed=0,-1"], "seed=-1: it must be 0 or more"),  # no job of a sweep starts when one is wrong
-    ([TASK, "optimizer=ppo", "optimizer.ppo.minibatches=5"], "minibatches=5 does not divide the 256 pieces"),
-    ([TASK, "optimizer=ppo", "optimizer.ppo.observe=[qvle]"], "optimizer.ppo.observe 'qvle'; did you mean 'qvel'"),
-    ([TASK, "optimizer=ppo", "optimizer.ppo.hidden=[8,x]"], "optimizer.ppo.hidden[1]='x' is not an integer"),
-    ([TASK, "optimizer=dynsyn", "optimizer.ppo.action=torque"], "there is no optimizer.ppo.action 'torque'"),
     ([TASK, "model=myoarm"], "there is no model 'myoarm'; did you mean 'myoarm_r'?"),
 ]  # fmt: skip
 
@@ -132,7 +102,56 @@ def test_evaluate_tells_wrong_setting_as_search_does(mistake: Mistake, elsewhere
     assert mistake(evaluate, TASK, "candidate=4") == mistake(search, TASK, "candidate=4")
 
 
-def test_every_trial_of_program_counts_for_budget_of_comparison(elsewhere: Path, capsys):
+VALUES: list[tuple[str, Any, str]] = [
+    ("optimizer.mppi.sample", 4, "'optimizer.mppi.sample'; did you mean 'optimizer.mppi.samples'"),
+    ("candidates", 0, "candidates=0: it must be 1 or more"),
+    ("optimizer.synergy", 1, "optimizer.synergy=1: it must be 0 or more and less than 1"),
+    ("optimizer.sim_dt", 0, "optimizer.sim_dt=0: it must be more than 0"),
+    ("episode_s", -1, "episode_s=-1.0: it must be a number of s, more than 0 and at most 3600"),
+    ("episode_s", 1e9, "episode_s=1000000000.0: it must be a number of s"),
+    ("episode_s", 0.001, "episode_s=0.001 is shorter than one control step of 0.016 s"),
+    ("candidates", 2.5, "candidates=2.5 is not an integer"),
+    ("candidates", True, "candidates=True is not an integer"),
+    ("candidates", None, "candidates=None is not an integer"),
+    ("episode_s", "long", "episode_s='long' is not a number"),
+    ("episode_s", math.nan, "episode_s=nan is not a finite number"),
+    ("films", "maybe", "films='maybe' is not true or false"),
+    ("run_dir", ["a", "b"], "run_dir=['a', 'b'] is not a string"),
+    ("optimizer.mppi", 5, "optimizer.mppi is 5, expected the name of a rule or a group of settings"),
+    ("optimizer.muscle.law", "cubic", "'cubic'; there are: linear, product"),
+    ("physics", "gpu", "there is no physics 'gpu'; there are: auto, native, mjx, warp"),
+    ("llm.name", "openai_compatible", "llm=openai_compatible needs a model name; set llm.model=NAME"),
+    ("llm", {"name": "gemini", "key_env": "sk-123"}, "llm.key_env must be the NAME of an environment variable"),
+    ("tracker", {"name": "mlflow", "uri": "http://a:s3cr3t@c/"}, "tracker.uri must not contain a user name"),
+    ("tracker", {"name": "mlflow", "uri": "mysql+pymysql://a:s3cr3t@c/d"}, "MLFLOW_TRACKING_URI"),
+    ("workers", {"name": "ray", "address": "ray://a:s3cr3t@c:10001"}, "workers.address must not contain a user name"),
+    ("vlm.name", "replay", "vlm=replay needs a run to replay; set vlm.run=RUN_DIR"),
+    ("optimizer", {"name": "ppo", "ppo": {"minibatches": 5}}, "minibatches=5 does not divide the 256 pieces"),
+    ("optimizer", {"name": "ppo", "ppo": {"observe": ["qvle"]}}, "optimizer.ppo.observe 'qvle'; did you mean 'qvel'"),
+    ("optimizer", {"name": "ppo", "ppo": {"hidden": [8, "x"]}}, "optimizer.ppo.hidden[1]='x' is not an integer"),
+    ("optimizer", {"name": "ppo", "ppo": {"action": "torque"}}, "there is no optimizer.ppo.action 'torque'"),
+]
+
+
+@pytest.fixture(scope="module")
+def settings() -> dict[str, Any]:
+    return plain(compose([TASK]))
+
+
+@pytest.mark.parametrize(("name", "value", "sentence"), VALUES)
+def test_wrong_value_is_told(settings: dict[str, Any], name: str, value: Any, sentence: str):
+    """Of settings that are composed already: the check is the same."""
+    values = group = copy.deepcopy(settings)
+    *groups, last = name.split(".")
+    for part in groups:
+        group = group[part]
+    group[last] = value
+    with pytest.raises(UserError, match=re.escape(sentence)) as told:
+        recorded_config(values)
+    assert "s3cr3t" not in str(told.value)
+
+
+def test_every_trial_of_program_counts_for_budget_of_comparison():
     given = [TASK, "candidates=2", "generations=3", "trials=3", "episode_s=1", "run_dir=run"]
     # 13 trials of one generation with the final, 10 of each further one
     (config,) = searches(ComparisonRequest(given, ["movlr"], sim_s=23.0))
@@ -142,20 +161,10 @@ def test_every_trial_of_program_counts_for_budget_of_comparison(elsewhere: Path,
     (config,) = searches(ComparisonRequest(given, ["movlr"]))
     assert (config.candidates, config.generations) == (2, 3)
 
-    assert compare([*LEG, "methods=[human]", "trials=2", "confirm=2", "run_dir=run"]) == 0
-    (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])
-    with Archive.open(Path("run/human"), write=False) as archive:
-        claim = (archive.get("confirmed") or {})["claims"]["g00k00"]
-    assert claim["n"] == 2
-    assert row["success"] == claim["successes"] / 2, "what was confirmed is compared"
-    error = "object_position_error_m"
-    assert row["metrics"][error] == claim["metrics"][error]
-    seconds = 2 * 0.064
-    assert (row["programs"], row["sim_s"]) == (1, pytest.approx(seconds))
-
 
 def test_methods_are_compared_over_seeds(elsewhere: Path, capfd, mistake: Mistake):
-    given = [*LEG, "methods=[movlr,human]", "seeds=3,5", "candidates=2", "generations=1", "run_dir=both"]
+    common = [*LEG[1:], "trials=2", "confirm=2"]
+    given = [LEG[0], *common, "methods=[movlr,human]", "seeds=3,5", "candidates=2", "generations=1", "run_dir=both"]
     assert compare(given) == 0
     said = capfd.readouterr()
     rows = json.loads(said.out.splitlines()[-1])
@@ -169,7 +178,13 @@ def test_methods_are_compared_over_seeds(elsewhere: Path, capfd, mistake: Mistak
     mean, deviation = sum(scores) / 2, abs(scores[0] - scores[1]) / math.sqrt(2)
     assert f"{mean:.3g} ± {deviation:.2g}" in said.err
     assert "over 2 seeds" in " ".join(said.err.split())
-    alone = movlr_jax.run_search(LEG[0].partition("=")[2], *LEG[1:], candidates=2, generations=1, seed=5)
+    with Archive.open(Path("both/human/seed3"), write=False) as archive:
+        claim = (archive.get("confirmed") or {})["claims"]["g00k00"]
+    assert claim["n"] == 2
+    assert rows[1]["success"] == claim["successes"] / 2, "what was confirmed is compared"
+    assert rows[1]["metrics"]["object_position_error_m"] == claim["metrics"]["object_position_error_m"]
+    assert (rows[1]["programs"], rows[1]["sim_s"]) == (1, pytest.approx(2 * 0.064))
+    alone = movlr_jax.run_search(LEG[0].partition("=")[2], *common, candidates=2, generations=1, seed=5)
     assert alone.best.source == movlr_jax.open_run("both/movlr/seed5").best.source
     before = {path: path.stat().st_mtime_ns for path in elsewhere.glob("both/*/*/run.db")}
     assert len(before) == 4
@@ -179,14 +194,10 @@ def test_methods_are_compared_over_seeds(elsewhere: Path, capfd, mistake: Mistak
         assert "compare takes seeds=0,1,2" in mistake(compare, *given, wrong)
 
 
-def test_comparison_of_task_from_words_leaves_out_hand_written_reward(elsewhere: Path, capfd, mistake: Mistake):
+def test_comparison_of_task_from_words_leaves_out_hand_written_reward(capfd, mistake: Mistake):
     given = [*LEG, "instruction=lift the foot"]
-    assert compare([*given, "run_dir=words"]) == 0
-    said = capfd.readouterr()
-    assert [r["method"] for r in json.loads(said.out.splitlines()[-1])] == ["movlr", "eureka", "harmon"]
-    left_out = "human is left out: a task from words has no hand-written reward"
-    assert said.err.count(left_out) == 1
-    assert compare([*given, "run_dir=words"]) == 0
+    assert [config.method.name for config in searches(read_request(given))] == ["movlr", "eureka", "harmon"]
+    assert capfd.readouterr().err.count("human is left out: a task from words has no hand-written reward") == 1
     assert "needs a hand-written reward" in mistake(compare, *given, "methods=[human]")
 
 

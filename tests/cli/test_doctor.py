@@ -17,7 +17,7 @@ import pytest
 from bodies import HAND, MOTOR_DOG
 from cli_cases import LEG
 
-from movlr_jax.cli import doctor
+from movlr_jax.cli import doctor, doctor_control
 from movlr_jax.cli.doctor import Check
 from movlr_jax.cli.search import main as search
 from movlr_jax.errors import UserError
@@ -75,6 +75,8 @@ def test_package_that_is_missing_is_row(monkeypatch):
 )
 def test_model_card_shows_how_a_planner_moves_a_robot(robot, told, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "400")
+    if robot is HAND:  # the dog's plans are measured
+        monkeypatch.setattr(doctor_control, "replan_seconds", lambda *_: 0.01)
     file = tmp_path / "robot.xml"
     file.write_text(robot, encoding="utf-8")
     assert doctor.main([f"model={file}"]) == 0
@@ -114,9 +116,8 @@ def test_ffmpeg_that_does_not_run_is_needed(monkeypatch):
     assert "/nowhere/ffmpeg" in row.detail
 
 
-@pytest.mark.parametrize("program", ["/nowhere/ffmpeg", "/bin/false"])
-def test_search_without_ffmpeg_makes_no_films_and_says_so(program, monkeypatch, capfd, tmp_path):
-    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", program)
+def test_search_without_ffmpeg_makes_no_films_and_says_so(monkeypatch, capfd, tmp_path):
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", "/bin/false")
     ffmpeg_version.cache_clear()
     given = [argument for argument in LEG if argument != "films=false"]
     assert search([*given, f"run_dir={tmp_path / 'run'}"]) == 0
@@ -202,21 +203,18 @@ def test_model_of_ones_own_is_shown_in_its_scene(tmp_path: Path, monkeypatch, ca
     assert "22.8 kg, centre of mass" in shown, "a post does not move"
     assert "(C MuJoCo, one core)" in shown, "there is something to touch"
     assert "steps of 8 ms: within 0.32 s of holding the start posture" in shown
+    assert "set optimizer.plan_dt" not in shown, "it does not shake"
     assert "in the scene of my_leg: " in shown
 
 
-@pytest.mark.parametrize(
-    ("name", "advice"), [("myoarm_r", False), ("musclemimic_fullbody", True)], ids=["arm", "whole body"]
-)
-def test_model_card_says_which_time_step_misleads_plans(name, advice, monkeypatch, capsys):
-    """The whole body shakes its trunk where it is simulated in steps of 8 ms; an arm does not."""
-    if name.startswith("musclemimic"):
-        pytest.importorskip("musclemimic_models")
+def test_model_card_says_which_time_step_misleads_plans(monkeypatch, capsys):
+    """The whole body shakes its trunk where it is simulated in steps of 8 ms."""
+    pytest.importorskip("musclemimic_models")
     monkeypatch.setenv("COLUMNS", "200")
-    assert doctor.main([f"model={name}"]) == 0
+    assert doctor.main(["model=musclemimic_fullbody"]) == 0
     shown = capsys.readouterr().out
     assert "steps of 8 ms: within 0.32 s of holding the start posture" in shown
-    assert ("set optimizer.plan_dt=0.004 for this model" in shown) == advice
+    assert "set optimizer.plan_dt=0.004 for this model" in shown
 
 
 @pytest.mark.parametrize(
@@ -225,7 +223,6 @@ def test_model_card_says_which_time_step_misleads_plans(name, advice, monkeypatc
         ("model=myoleg", "there is no model 'myoleg'; did you mean 'myolegs'"),
         ("model=nowhere/model.xml", "there is no model file nowhere/model.xml"),
         ("model=", "doctor takes model=NAME, or llm=... vlm=..., or judge"),
-        ("physics=native", "doctor takes model=NAME, or llm=... vlm=..., or judge"),
     ],
 )
 def test_model_that_cannot_be_shown_is_sentence_and_status_2(capsys, setting, said):

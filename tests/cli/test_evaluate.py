@@ -27,7 +27,6 @@ def reward(state, action):
     [
         (["optimizer.mppi.samples=2,3"], ["runs/tiny_kick/evaluate/0", "runs/tiny_kick/evaluate/1"]),
         (["seed=0,1", "run_dir=mine"], ["mine/0", "mine/1"]),
-        (["seed=1"], ["runs/tiny_kick/evaluate"]),
     ],
 )
 def test_each_job_of_sweep_keeps_its_result(
@@ -40,47 +39,38 @@ def test_each_job_of_sweep_keeps_its_result(
     assert used == folders
 
 
-def test_program_is_evaluated_in_several_trials(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    """Their seeds are that of the settings and those after it; the measures are means over them."""
-
-    def found(*more: str) -> tuple[dict, str]:
-        assert evaluate([*QUICK, "reward=initial", f"run_dir={tmp_path}", *more]) == 0
-        said = capfd.readouterr()
-        return json.loads(said.out.splitlines()[-1]), said.err
-
-    result, said = found("trials=3", "seed=4")
-    alone = [found("trials=1", f"seed={seed}")[0] for seed in (4, 5, 6)]
-    errors = [one["object_position_error_m"] for one in alone]
-    assert len(set(errors)) == 3
-    assert result["object_position_error_m"] == pytest.approx(sum(errors) / 3)
-    successes = sum(one["success"] for one in alone)
-    assert (result["n"], result["failed"], result["successes"]) == (3, 0, successes)
-    low, high = result["interval"]
-    assert low <= successes / 3 <= high
-    for seed in (4, 5, 6):
-        assert f"  seed {seed}: " in said
-    assert f"initial from 3 starts: {successes:.0f} of 3 succeed (" in said
-
-
-def test_film_and_its_files_have_the_seed_of_the_trial_that_they_show(
-    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_program_is_evaluated_in_several_trials_and_the_middle_one_is_filmed(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
+    """Their seeds are that of the settings and those after it; the measures are means over them.
+
+    The film and its files have the seed of the trial that they show.
+    """
     filmed: list[Clip] = []
     monkeypatch.setattr(module, "films_here", lambda *rest: True)
     monkeypatch.setattr(module, "film", lambda clip, *rest: filmed.append(clip) or Film(b"film", b"sheet"))
 
-    def found(*more: str) -> dict:
+    def found(*more: str) -> tuple[dict, str]:
         assert evaluate([*QUICK, "reward=initial", "films=true", *more]) == 0
-        return json.loads(capsys.readouterr().out.splitlines()[-1])
+        said = capfd.readouterr()
+        return json.loads(said.out.splitlines()[-1]), said.err
 
-    seeds = range(4, 9)
-    for seed in seeds:
-        found(f"run_dir=alone_{seed}", f"seed={seed}")
-    alone = dict(zip(seeds, filmed, strict=True))
-    others = []
+    alone = {seed: found(f"run_dir=alone_{seed}", f"seed={seed}")[0] for seed in range(4, 9)}
+    clips, others = dict(zip(alone, filmed, strict=True)), []
     for first in (4, 5, 6):
-        result = found(f"run_dir=from_{first}", f"seed={first}", "trials=3")
-        shown = next(seed for seed, clip in alone.items() if np.array_equal(clip.qpos, filmed[-1].qpos))
+        result, said = found(f"run_dir=from_{first}", f"seed={first}", "trials=3")
+        seeds = range(first, first + 3)
+        errors = [alone[seed]["object_position_error_m"] for seed in seeds]
+        assert len(set(errors)) == 3
+        assert result["object_position_error_m"] == pytest.approx(sum(errors) / 3)
+        successes = sum(alone[seed]["success"] for seed in seeds)
+        assert (result["n"], result["failed"], result["successes"]) == (3, 0, successes)
+        low, high = result["interval"]
+        assert low <= successes / 3 <= high
+        for seed in seeds:
+            assert f"  seed {seed}: " in said
+        assert f"initial from 3 starts: {successes:.0f} of 3 succeed (" in said
+        shown = next(seed for seed, clip in clips.items() if np.array_equal(clip.qpos, filmed[-1].qpos))
         assert result["seed"] == shown
         assert filmed[-1].caption.name == f"initial reward, seed {shown}"
         assert result["trajectory"] == f"from_{first}/initial_seed{shown}.npz"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_cases import LEG
+from cli_cases import LEG, Mistake
 from tables import read_table
 
 from movlr_jax._util.resources import resource_dir
@@ -38,13 +39,17 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_evaluation_becomes_motion_of_opensim(evaluated: Path, capfd: pytest.CaptureFixture[str]):
-    assert export([str(evaluated), "format=mot", "out=files", "trust=true"]) == 0
+def test_evaluation_becomes_motion_of_opensim_but_one_of_others_asks(
+    evaluated: Path, mistake: Mistake, capfd: pytest.CaptureFixture[str]
+):
+    assert export([str(evaluated), "format=mot", "out=files"]) == 0
     assert capfd.readouterr().out.splitlines() == ["files/human_seed3.mot"]
     table = read_table(Path("files/human_seed3.mot"))
     with np.load(evaluated) as kept:
         np.testing.assert_allclose(table.columns["height"], kept["qpos"][:, 0], atol=1e-6)  # m
         np.testing.assert_allclose(np.deg2rad(table.columns["knee"]), kept["qpos"][:, 2], atol=1e-6)
+    shutil.copytree(evaluated.parent, "theirs")
+    assert "task.settings.file=" in mistake(export, f"theirs/{evaluated.name}")
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_cases import LEG
 from gait_corpus import motions
 from PIL import Image
 
-from movlr_jax.cli.evaluate import main as evaluate
 from movlr_jax.cli.gait import main as gait
 from movlr_jax.tasks import build_task
 from movlr_jax.tasks.walking.walker import FEET
@@ -58,10 +56,8 @@ def test_it_tells_how_body_walks(walk: Path, capfd: pytest.CaptureFixture[str]):
         assert len(picture.convert("RGB").getcolors(2**24) or []) > 200
 
 
-def test_what_has_no_feet_is_told(capfd: pytest.CaptureFixture[str]):
-    assert evaluate([*LEG, "reward=human", "run_dir=leg"]) == 0
-    capfd.readouterr()
-    assert gait(["leg/human_seed0.npz", "trust=true"]) == 2
+def test_what_has_no_feet_is_told(run: Path, capfd: pytest.CaptureFixture[str]):
+    assert gait([str(run)]) == 2
     assert "needs the touch parts left_foot and right_foot" in capfd.readouterr().err
     assert gait([]) == 2
     assert "gait takes one run directory or trajectory, not 0" in capfd.readouterr().err

@@ -28,8 +28,7 @@ IGNORED = [
 
 @pytest.mark.parametrize(("setting", "sentence"), IGNORED)
 def test_setting_that_would_change_nothing_is_refused(mistake: Mistake, setting: str, sentence: str):
-    for command in (search, evaluate):
-        assert mistake(command, "+task=bottle_pour", setting).startswith(sentence)
+    assert mistake(search, "+task=bottle_pour", setting).startswith(sentence)
     if "=" in setting:
         said = mistake(transfer, "from=flat_walk", "to=rough_walk", "reward=human", setting, alone=False)
         assert said.startswith(sentence)

@@ -17,6 +17,7 @@ from movlr_jax.cli.report import main as report
 from movlr_jax.cli.search import main as search
 from movlr_jax.config.compose import compose
 from movlr_jax.config.schema import Config
+from movlr_jax.report.sweep import read_members
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -97,13 +98,15 @@ def test_sweep_is_one_folder_with_page_and_goes_on_where_it_was(elsewhere: Path,
     assert Path("sweep/report.html").read_text() == page
 
 
-def test_job_that_fails_is_on_page(capfd: pytest.CaptureFixture[str]):
+def test_jobs_that_fail_are_told_and_kept_for_page(capfd: pytest.CaptureFixture[str]):
     task = next(word for word in LEG if word.startswith("+task="))
     others = [word for word in LEG if word != task]
-    assert search(["-m", task, *others, "model=tiny_muscle,none_such", "run_dir=sweep"]) == 2
+    assert search(["-m", task, *others, "model=no_leg,no_arm", "run_dir=sweep"]) == 2
     said = capfd.readouterr().err
     assert "Traceback" not in said
-    assert "none_such" in said
+    for name, member in zip(("no_leg", "no_arm"), read_members(Path("sweep")), strict=True):
+        assert f"model={name}" in member.error
+        assert f"failed: {member.error}" in said
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ pytest.importorskip("brax", reason="the extra ppo is not installed")
 from cli_cases import SUPPORT, Mistake
 
 from movlr_jax.cli.train import main as train
+from movlr_jax.config.recipe import Recipe
 from movlr_jax.engine import train as engine
 from movlr_jax.models import model_adapter
 from movlr_jax.storage.layout import POLICY
@@ -67,6 +69,9 @@ def test_stages_follow_one_another_and_are_not_repeated(recipe: Path, tmp_path: 
     assert "stage 1 of 2: first" in err
     assert "stage 2 of 2: second, 40 control steps to go, about" in err
     assert json.loads((root / "evaluation.json").read_text()) == result
+    assert "train needs a task or a recipe" in mistake(train)
+    assert "optimizer=mppi trains nothing" in mistake(train, f"+task={SUPPORT / 'tiny_task.py'}", "optimizer=mppi")
+    capfd.readouterr()
     for folder, points in (("00_first", 2), ("01_second", 1)):
         curve = json.loads((root / "stages" / folder / "curves.json").read_text())
         assert len(curve["env_steps"]) == points
@@ -96,38 +101,28 @@ def test_stages_follow_one_another_and_are_not_repeated(recipe: Path, tmp_path: 
     assert "task.settings.forward_m was None, is 0.2" in mistake(train, *command, "+task.settings.forward_m=0.2")
 
 
-def test_policy_of_a_task_is_trained_confirmed_and_exported(tmp_path: Path, capfd, mistake: Mistake):
-    pytest.importorskip("onnx", reason="the extra export is not installed")
-    small = [line.strip().replace(": ", "=") for line in RECIPE.splitlines() if line.startswith("  optimizer.ppo")]
-    command = [f"+task={SUPPORT / 'tiny_task.py'}", "episode_s=0.2", *small, f"run_dir={tmp_path}", "starts=2"]
-    command += ["optimizer.ppo.env_steps=80", "films=false"]
-    assert train(command) == 0
-    out, err = capfd.readouterr()
-    result = json.loads(out.splitlines()[-1])
-    assert "stage 1 of 1: train, 80 control steps" in err
-    assert (result["n"], result["policy"]) == (2, str(tmp_path / "policy.npz"))
-    assert result["interval"][0] <= result["successes"] / 2 <= result["interval"][1]
-    assert all(Path(path).is_file() for path in (result["trajectory"], *result["onnx"]))
-    assert train(command) == 0
-    assert "stage 1 of 1" not in capfd.readouterr().err, "what is trained is not trained again"
-    assert "train needs a task or a recipe" in mistake(train)
-    assert "optimizer=mppi trains nothing" in mistake(train, *command[:1], "optimizer=mppi")
-
-
-def test_policy_is_trained_in_rounds_until_all_trials_succeed(tmp_path: Path, capfd, monkeypatch):
-    """The foot of the tiny task is not lifted within 80 control steps, so all rounds run."""
+def test_policy_of_a_task_is_trained_in_rounds_until_all_trials_succeed(tmp_path: Path, capfd, monkeypatch):
+    """The foot of the tiny task is not lifted within 80 control steps, so all rounds run; it is confirmed, and
+    exported."""
     monkeypatch.setattr(engine, "_STEPS", 40)
     monkeypatch.setattr(engine, "_ROUNDS", {name: (1, how) for name, (_, how) in engine._ROUNDS.items()})
     small = [line.strip().replace(": ", "=") for line in RECIPE.splitlines() if line.startswith("  optimizer.ppo")]
-    command = [f"+task={SUPPORT / 'tiny_task.py'}", "episode_s=0.2", *small, f"run_dir={tmp_path}", "starts=0"]
+    command = [f"+task={SUPPORT / 'tiny_task.py'}", "episode_s=0.2", *small, f"run_dir={tmp_path}", "starts=2"]
+    command += ["films=false"]
     assert train(command) == 0
-    err = capfd.readouterr().err
+    out, err = capfd.readouterr()
+    result = json.loads(out.splitlines()[-1])
+    assert (result["n"], result["policy"]) == (2, str(tmp_path / "policy.npz"))
+    assert result["interval"][0] <= result["successes"] / 2 <= result["interval"][1]
+    assert bool(result.get("onnx")) == (find_spec("onnx") is not None)
+    assert all(Path(path).is_file() for path in (result["trajectory"], *result.get("onnx", ())))
     assert "stage 1 of 2: train, at most 80 control steps to go" in err
     assert re.search(r"00_train: 0 of 8 .*\n.*with the noise of the training: 0 of 8 .*\n.*stage 2 of 2: settle", err)
     settings = [(tmp_path / "stages" / name / "config.yaml").read_text() for name in ("00_train", "01_settle")]
     assert [re.findall(r"entropy: (.*)", text) for text in settings] == [["0.005"], ["-0.01"]]
     kept = (tmp_path / "policy.npz").read_bytes()
     assert kept in [path.read_bytes() for path in tmp_path.glob("stages/*/policy_k00.npz")]
+    command[-2] = "starts=0"
     assert train(command) == 0
     assert "stage 1" not in capfd.readouterr().err, "what is trained is not trained again"
     assert (tmp_path / "policy.npz").read_bytes() == kept
@@ -136,6 +131,18 @@ def test_policy_is_trained_in_rounds_until_all_trials_succeed(tmp_path: Path, ca
     stages = [(second / "stages" / name / "config.yaml").read_text() for name in ("00_train", "01_settle")]
     begun = [re.findall(r" init: (.*)", text)[0] for text in stages]
     assert begun == [str(begin), str(second / "stages" / "00_train" / POLICY)]
+
+
+def test_task_with_a_number_of_control_steps_is_trained_in_one_round(tmp_path: Path, monkeypatch):
+    stages: list[tuple[str, int]] = []
+
+    def seen(recipe: Recipe, *_: object) -> None:
+        stages.extend((stage.name, stage.steps) for stage in recipe.stages)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "_best_policy", seen)
+    assert train([f"+task={SUPPORT / 'tiny_task.py'}", "optimizer.ppo.env_steps=80", f"run_dir={tmp_path}"]) == 130
+    assert stages == [("train", 80)]
 
 
 @pytest.mark.slow

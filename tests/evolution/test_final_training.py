@@ -41,6 +41,7 @@ def test_the_three_variants_differ_in_who_writes_and_who_watches():
 def test_the_first_program_is_the_canonical_one_and_the_others_are_made_of_it(tmp_path, capsys):
     run = tmp_path / "run"
     settings = ["episode_s=0.05", "optimizer.mppi.samples=2", "optimizer.horizon_s=0.032", "films=false"]
+    settings += ["trials=1", "confirm=0"]
     reward = tmp_path / "hand.py"
     reward.write_text(HAND)
     task = tmp_path / "task.py"

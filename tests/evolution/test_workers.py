@@ -69,6 +69,7 @@ def test_a_program_travels_as_operations_that_are_checked_again(tiny, probe: Pro
 
 
 def test_parts_of_a_batch_are_bitwise_the_same_as_the_whole_batch():
+    """Whatever other programs and trials are simulated with them; trials of other seeds differ."""
     config = compose([*SEARCH, "episode_s=0.16"])
     task, optimizer = task_and_optimizer(config)
     sandbox = Sandbox(make_probe(task, optimizer.sim_physics, 0))
@@ -81,6 +82,9 @@ def test_parts_of_a_batch_are_bitwise_the_same_as_the_whole_batch():
     ran = evaluate(optimizer, task, verdicts, seeds)
     assert [[e.failed for e in row] for row in ran] == [[not v.accepted] * 2 for v in verdicts]
     whole = [[replace(e, timing={}) for e in row] for row in ran if not row[0].failed]
+    assert all(one.seed == 3 and two.seed == 8 and one.metrics != two.metrics for one, two in whole)
+    ((alone,),) = evaluate(optimizer, task, verdicts[1:2], seeds[1:])
+    assert replace(alone, timing={}) == whole[1][1]
     for size in (1, 3):
         parts = [
             row for shard in shards(verdicts, size, seeds, None) for row in evaluate_shard(optimizer, task, shard)
