@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_walk import WEIGHT, made_walk
+from made_walk import made_walk
 
 from movlr_jax.biomech.gait import degenerate
 from movlr_jax.biomech.gait.analysis import GaitAnalysis, active, analyse, correlation, overlap
@@ -109,14 +109,6 @@ def test_correlation_and_overlap_by_hand():
     assert overlap(np.array([1, 1, 0, 0], bool), np.array([0, 1, 1, 0], bool)) == pytest.approx(1 / 3)
     assert active(np.array([0.0, 0.05, 0.2, 1.0])).tolist() == [False, False, True, True]
     assert not active(np.full(4, 0.01)).any()
-
-
-def test_strikes_of_a_made_force_are_where_it_rises():
-    time = 0.01 * np.arange(300)
-    force = np.where((time % 1.0 > 0.305) & (time % 1.0 < 0.895), 1.2 * WEIGHT, 0.0)
-    foot = Foot.of(force, time, WEIGHT)
-    assert time[foot.strikes] == pytest.approx([0.31, 1.31, 2.31])
-    assert [time[foot.lift(a, b)] for a, b in foot.strides] == pytest.approx([0.9, 1.9])
 
 
 def test_a_swinging_foot_that_touches_the_other_leg_is_not_on_the_ground():

@@ -14,7 +14,7 @@ import pytest
 from movlr_jax.biomech.muscles import MuscleParams, bias, excitation_for, gain, muscle_params
 from movlr_jax.models import model_adapter
 
-MODELS = ("tiny_muscle", "myoarm_r", "other passive forces")
+MODELS = ("myoarm_r", "other passive forces")
 
 
 def cast(params: MuscleParams, dtype: type) -> MuscleParams:

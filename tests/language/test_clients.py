@@ -54,7 +54,7 @@ def test_call_in_a_running_event_loop_is_answered(serve, archive: Archive):
 
 
 @both_kinds
-@pytest.mark.parametrize("fault", ["429", "500", "503"])
+@pytest.mark.parametrize("fault", ["429", "503"])
 def test_request_that_fails_is_repeated_by_the_sdk(kind: str, fault: str, serve, archive: Archive):
     asking = serve(kind, script=[fault])
     assert asking.one().value.ready
@@ -67,14 +67,14 @@ def test_request_that_fails_is_repeated_by_the_sdk(kind: str, fault: str, serve,
 
 
 @both_kinds
-@pytest.mark.parametrize("fault", ["stall", "truncated", "schema", "empty", "blocked", "length"])
+@pytest.mark.parametrize("fault", ["stall", "schema", "empty", "blocked", "length"])
 def test_answer_that_is_none_is_reported_and_asked_for_again(kind: str, fault: str, serve, archive: Archive):
     asking = serve(kind, script=[fault], stall_s=1.5, timeout_s=1.0 if fault == "stall" else 5.0)
     assert asking.one().value.ready
     states = [(c["state"], bool(c["error"])) for c in archive.calls()]
     assert states == [("failed", True), ("answered", False)]
     expected = {
-        "truncated": "does not match the schema", "schema": "does not match the schema", "length": "cut off",
+        "schema": "does not match the schema", "length": "cut off",
         "blocked": "refused" if kind == "openai" else "SAFETY", "stall": "no answer within 1 s",
         "empty": "no choices" if kind == "openai" else "no candidates",
     }  # fmt: skip

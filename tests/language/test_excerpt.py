@@ -5,15 +5,15 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 import pytest
+from grasping import built
 
 from movlr_jax.language.excerpt import MAX_CHARACTERS, mjcf_excerpt
-from movlr_jax.tasks import Task, build_task
+from movlr_jax.tasks import Task
 
 
 @pytest.fixture(scope="module", params=[("bottle_pour", "myoarm_r"), ("humanoid_walk", "humanoid")])
 def task(request) -> Task:
-    name, model = request.param
-    return build_task(name, model, 3.0, {})
+    return built(*request.param)
 
 
 def test_excerpt_read_by_mujoco_has_the_same_bodies_and_joints(task: Task):

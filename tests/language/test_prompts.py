@@ -12,6 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from grasping import built
 from scipy.spatial.transform import Rotation
 
 from movlr_jax._util.resources import resource_dir
@@ -29,7 +30,7 @@ from movlr_jax.rewards import shaping
 from movlr_jax.rewards.state import state_table
 from movlr_jax.sandbox import facade, graph, limits
 from movlr_jax.sandbox.source import parse
-from movlr_jax.tasks import Task, build_task
+from movlr_jax.tasks import Task
 from movlr_jax.tasks.instruction import with_instruction
 
 GOLDEN = Path(__file__).parent / "golden" / "bottle_pour"
@@ -107,7 +108,7 @@ class ModelClient:
 
 @pytest.fixture(scope="module")
 def task() -> Task:
-    return build_task("bottle_pour", "myoarm_r", 3.0, {})
+    return built("bottle_pour", "myoarm_r")
 
 
 @pytest.fixture(scope="module")

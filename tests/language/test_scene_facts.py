@@ -7,11 +7,12 @@ import re
 import mujoco
 import numpy as np
 import pytest
+from grasping import built
 from moving import HOPPER
 
 from movlr_jax.language.prompts import names, system
 from movlr_jax.language.scene import actuator_facts, joint_facts, scene_facts, start_of, varied_starts
-from movlr_jax.tasks import Task, build_task, simple_task
+from movlr_jax.tasks import Task, simple_task
 
 BALL = """<mujoco><worldbody>
   <body name="arm" pos="0 0 1"><joint name="j" axis="0 1 0"/><geom size=".05 .2" type="capsule"/></body>
@@ -22,7 +23,7 @@ BALL = """<mujoco><worldbody>
 
 @pytest.fixture(scope="module", params=[("bottle_pour", "myoarm_r"), ("flat_walk", "humanoid")], ids=lambda p: p[1])
 def task(request: pytest.FixtureRequest) -> Task:
-    return build_task(*request.param, 3.0, {})
+    return built(*request.param)
 
 
 def test_joint_moves_the_body_in_the_stated_direction(task: Task):
@@ -49,7 +50,7 @@ def test_joint_moves_the_body_in_the_stated_direction(task: Task):
 
 
 def test_soles_touch_the_floor():
-    task = build_task("flat_walk", "humanoid", 3.0, {})
+    task = built("flat_walk", "humanoid")
     start = start_of(task)
     feet = [fact for fact in scene_facts(task, start) if fact.startswith("From the origin of")]
     assert len(feet) == 2
@@ -80,7 +81,7 @@ def test_actuators_are_listed_with_the_command_that_holds_the_start():
         "turn (position servo of `b`, no limit, 0.25 holds the start)",
     ]
     assert "- Actuators, in the order of `action` (range of the command): `j` (motor, -1 to 1, at" in names(task)
-    muscles = build_task("bottle_pour", "myoarm_r", 3.0, {})
+    muscles = built("bottle_pour", "myoarm_r")
     assert actuator_facts(muscles, start_of(muscles)) == []
 
 

@@ -40,9 +40,7 @@ def forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     ("parts", "named"),
     [
-        ({"option": 'actuatorgroupdisable="1"', "motor": 'group="1"'}, ("actuatorgroupdisable",)),
-        ({"motor": 'armature="0.5"'}, ("armature of actuators",)),
-        ({"motor": 'damping="2"'}, ("damping of actuators",)),
+        ({"motor": 'armature="0.5" damping="2"'}, ("armature of actuators", "damping of actuators")),
         (
             {"flag": '<flag spring="disable"/>', "joint": 'stiffness="30" springref="40"'},
             ('that <flag spring="disable"/> leaves damping on',),

@@ -191,18 +191,18 @@ def test_the_same_planner_reaches_the_same_plan(planners):
         np.testing.assert_allclose(mjx, native, atol=5e-3)
 
 
-def test_over_three_generations_physics_and_planner_are_traced_once_and_rewards_thrice(planners):
+def test_over_generations_physics_and_planner_are_traced_once_and_rewards_each_time(planners):
     planner = planners["mjx"]
     rows = [np.repeat(x, 2, axis=0) for x in tiny_task().start(np.random.default_rng(0), 1)]
     start, before = planner.sim_physics.start(*rows), planner.scorer.traces
-    for generation in (0, 2, 3):  # none of which another test has scored
+    for generation in (0, 2):  # none of which another test has scored
         controllers = planner.optimise(rewards(generation), KEY)
         episode = controllers.rollout(start, steps=3 * planner.config.replan_every, key=KEY)
         assert not episode.diverged.any()
     assert planner.physics.traces.keys() >= {"rollout of 10 steps, 16 rows", "lengths, 16 rows"}
     assert set(planner.physics.traces.values()) == {1}
     assert set(planner.traces.values()) == {1}
-    assert planner.scorer.traces - before == 3 * 2, "two programs each"
+    assert planner.scorer.traces - before == 2 * 2, "two programs each"
 
 
 def test_a_plan_made_in_parts_is_the_plan(planners, monkeypatch):

@@ -203,23 +203,17 @@ def test_sensors_belong_to_the_state_beside_them(tiny, start):
     assert min(touches) == 0
 
 
-def test_previous_actions_are_those_of_the_step_before(tiny, start):
-    params = controls(tiny, 8)
-    first = tiny.physics.rollout(start, play, params, steps=4, key=KEY)
-    np.testing.assert_array_equal(first.steps.prev_action[:, 0], 0)
-    np.testing.assert_array_equal(first.steps.prev_action[:, 1:], first.actions[:, :-1])
-    second = tiny.physics.rollout(first.final, play, params, steps=4, key=KEY)
-    np.testing.assert_array_equal(second.steps.prev_action[:, 0], first.actions[:, -1])
-
-
 def test_two_rollouts_in_a_row_are_one(tiny, start):
-    """Nothing but SimState carries over."""
+    """Nothing but SimState carries over, the action before among it."""
     params = controls(tiny, 8)
     whole = tiny.physics.rollout(start, watch, params, steps=6, key=KEY)
     first = tiny.physics.rollout(start, watch, params, steps=2, key=KEY)
     second = tiny.physics.rollout(first.final, watch, params, steps=4, key=KEY)
     for name in ("qpos", "qvel", "act", "sensors"):
         np.testing.assert_array_equal(getattr(whole.final, name), getattr(second.final, name))
+    np.testing.assert_array_equal(whole.steps.prev_action[:, 0], 0)
+    np.testing.assert_array_equal(whole.steps.prev_action[:, 1:], whole.actions[:, :-1])
+    np.testing.assert_array_equal(second.steps.prev_action[:, 0], first.actions[:, -1])
 
 
 def test_a_batch_equals_each_row_alone_bit_by_bit(tiny):

@@ -124,9 +124,10 @@ def weak(probe: Probe) -> Iterator[Sandbox]:
     sandbox.close()
 
 
-@pytest.fixture(scope="module", params=["process", "confined"])
-def impatient(request: pytest.FixtureRequest, probe: Probe) -> Iterator[Sandbox]:
-    sandbox = Sandbox(probe, name=request.param, deadline_s=1.5)
+@pytest.fixture(scope="module")
+def impatient(probe: Probe) -> Iterator[Sandbox]:
+    """As above, where there is not much time."""
+    sandbox = Sandbox(probe, name="process", deadline_s=1.5)
     sandbox.start()
     yield sandbox
     sandbox.close()
@@ -188,14 +189,13 @@ def test_another_abi_ends_the_process(box: Sandbox):
 @pytest.mark.parametrize(
     "lines",
     [
-        ("while True: pass",),
         ("libc.sleep(1000)",),
         ("x = threading.Lock()", "x.acquire()", "x.acquire()"),
         ("os.write(4, b'{' * 1000)", "while True: pass"),
         ("for s in range(1, 32):", "    try: signal.signal(s, signal.SIG_IGN)", "    except Exception: pass",
          "while True: pass"),
     ],
-    ids=["spin", "sleep", "wait", "half an answer", "deaf"],
+    ids=["sleep", "wait", "half an answer", "deaf"],
 )  # fmt: skip
 def test_endless_attack_is_ended(box: Sandbox, lines: tuple[str, ...]):
     message = contained(box, attack(*lines))

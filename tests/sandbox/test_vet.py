@@ -119,7 +119,6 @@ def test_many_terms_are_vetted_within_the_deadline(sandbox: Sandbox):
 
 
 BROKEN = {
-    "not Python": ("x = = 1", "parse", "the program is not Python: line 4: "),
     "import": ("import os", "parse", "line 4: `import os`"),
     "raise error": ('raise ValueError("no such", 2)', "trace", "line 4: ValueError: no such 2"),
     "match": ("match action:\n        case _: pass", "trace", "line 4: match needs a Python value, but this one is"),
@@ -140,8 +139,6 @@ BROKEN = {
     "while": ('x = lax.fori_loop(0, jnp.int32(state.time), lambda i, c: c + 1.0, 0.0)', "trace",
               "line 4: a loop's number of iterations is only known at run time"),
     "array": ('x = jnp.zeros((100000, 100000)).sum()', "check", "line 4: an array of 100000x100000 has 10,000"),
-    "many": ('x = sum(jnp.sin(state.time + i) for i in range(2000))', "check",
-             "line 4: the program has more than 1500 operations"),
     "work": ('x = lax.fori_loop(0, 1000, lambda i, c: lax.fori_loop(0, 1000, lambda j, d: d * jnp.sin(d), c), '
              'state.qpos)', "check", "line 4: the program computes more than 4,000,000 numbers per step"),
     "half": ('x = action.astype("float16")', "trace", "line 4: the program computes with float16 values"),

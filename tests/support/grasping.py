@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import jax
 import mujoco
 import numpy as np
@@ -16,8 +18,9 @@ CTRL_DT = 0.016
 MODELS = ("myoarm_r", "ms_human_700_manipulation")
 
 
+@cache
 def built(name: str, model: str) -> Task:
-    """The task with its defaults."""
+    """The task with its defaults, built once in a run of the tests."""
     return build_task(name, model, 3.0, {})
 
 

@@ -16,24 +16,11 @@ from movlr_jax.evolution.scripted.terms import library
 from movlr_jax.sandbox.source import parse
 from movlr_jax.tasks import Task, simple_task
 from movlr_jax.tasks.readout import Readout
-from movlr_jax.tasks.words.clauses import Clause, pointed, squat
+from movlr_jax.tasks.words.clauses import Clause, squat
 
 
 def made(words: str, xml: str = PERSON, **more: object) -> Task:
     return simple_task(name="parts", model=mujoco.MjSpec.from_string(xml), description=words, **more)  # pyright: ignore
-
-
-def test_sideways_is_away_from_the_body():
-    """Also where no word says on which side the only arm is."""
-    task = mj.load_task("bottle_pour", instruction="raise the arm sideways")
-    assert task.scoring.motion
-    aim = task.scoring.motion.clauses[0]
-    data = mujoco.MjData(task.model)
-    data.qpos[:] = task.start(np.random.default_rng(0), 1)[0][0]
-    mujoco.mj_forward(task.model, data)
-    away = data.body("humerus_r").xpos - data.body("torso").xpos
-    assert aim.row is pointed
-    assert np.dot(away, aim["way"]) > 0.1
 
 
 def _squat(task: Task) -> Clause:
@@ -67,10 +54,6 @@ def test_measures_are_what_mujoco_says():
     assert measured(task, start, end)["right_foot_raised_m"] == pytest.approx(rise, abs=1e-4)
     assert measured(task, end, start)["right_foot_raised_m"] == pytest.approx(-rise, abs=1e-4), "held at the end"
 
-    task = made("raise the left arm sideways")
-    end = posed(task, left_shoulder_x=np.deg2rad(60))
-    assert measured(task, posed(task), end)["left_arm_direction_error_rad"] == pytest.approx(np.deg2rad(30), abs=1e-4)
-
     task = made("touch the head with the right hand")
     end = posed(task, right_shoulder_y=-2.0, right_elbow=-1.5)
     arm = end.body("right_lower_arm")
@@ -98,20 +81,21 @@ def test_waves_are_counted():
     assert task.scoring.motion
     times = np.linspace(0.0, 2.0, 201)
 
-    def waves(angle: float, fell: bool = False) -> dict[str, float]:
-        swing = np.pi + angle * np.sin(3 * np.pi * times)
-        postures = [posed(task, left_shoulder_x=float(x)).qpos for x in swing]
-        read = Readout(task.layout, episode_of(task, postures, 0.01).steps)
-        return task.scoring.motion.measure(read, fell)  # pyright: ignore
+    def waving(angle: float) -> Readout:
+        postures = np.repeat(posed(task).qpos[None], 201, axis=0)
+        at = task.model.joint("left_shoulder_x").qposadr[0]
+        postures[:, at] = np.pi + angle * np.sin(3 * np.pi * times)
+        return Readout(task.layout, episode_of(task, list(postures), 0.01).steps)
 
+    wide = waving(0.4)
+    waves, none = (dict(task.scoring.motion.measure(read)) for read in (wide, waving(0.05)))
     # three times there and back, which the middle at the beginning and end cuts into seven swings, 0.21 m or wider
-    assert waves(0.4)["left_hand_waves_hz"] == pytest.approx(7 / 2 / 2.0)
-    assert waves(0.05)["left_hand_waves_hz"] == 0.0
-    assert waves(0.4, fell=True)["left_hand_waves_hz"] == 0.0
-    assert summary(waves(0.4)).endswith(": left hand waves 1.75 Hz")
-    assert task.scoring.score(waves(0.4)) > task.scoring.score(waves(0.05)) + 5
-    assert not [need for need in task.scoring.diagnose(waves(0.4)) if "waves" in need.problem]
-    assert "left hand waves: 0 Hz, not at least 0.5 Hz" in str(task.scoring.diagnose(waves(0.05)))
+    assert waves["left_hand_waves_hz"] == pytest.approx(7 / 2 / 2.0)
+    assert none["left_hand_waves_hz"] == task.scoring.motion.measure(wide, True)["left_hand_waves_hz"] == 0.0
+    assert summary(waves).endswith(": left hand waves 1.75 Hz")
+    assert task.scoring.score(waves) > task.scoring.score(none) + 5
+    assert not [need for need in task.scoring.diagnose(waves) if "waves" in need.problem]
+    assert "left hand waves: 0 Hz, not at least 0.5 Hz" in str(task.scoring.diagnose(none))
 
 
 def test_doing_nothing_scores_less_than_what_the_words_ask_for():
@@ -153,7 +137,6 @@ def test_a_fall_that_ended_the_episode_is_no_way_to_an_aim():
 @pytest.mark.parametrize(
     ("words", "joint", "values"),
     [
-        ("raise the right arm", "right_shoulder_y", [0.0, -1.0, -2.0, -3.0]),
         ("raise the right arm sideways", "right_shoulder_x", [0.0, -0.5, -1.0, -1.5]),
         ("lower the left hand", "left_elbow", [-2.0, -1.0, 0.0]),
         ("touch the head with the right hand", "right_elbow", [0.0, -0.8, -1.5]),

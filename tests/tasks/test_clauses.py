@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import mujoco
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from movlr_jax.types import Step
 DT = 0.02  # s
 
 
+@cache
 def made(body: str, words: str) -> Task:
     spec = mujoco.MjSpec.from_string(BODIES[body])
     return mj.simple_task(name="t", model=spec, description=words, start_noise=0.0)
@@ -86,15 +89,11 @@ QUARTER = np.pi / 2
         ("turn left", {"yaw": 1.5 * RAMP}, "turned_rad", 1.5, 1),
         ("face left", {"yaw": QUARTER * np.minimum(2 * RAMP, 1)}, "heading_error_rad", 0.0, 1),
         ("face left", {"yaw": -QUARTER * np.minimum(2 * RAMP, 1)}, "heading_error_rad", np.pi, 0),
-        ("walk forward 2 m", {"x": 2.0 * RAMP}, "distance_m", 2.0, 1),
         ("walk forward 2 m", {"x": 3.0 * RAMP}, "distance_m", 3.0, 0),
-        ("walk backward 1 m", {"x": -1.0 * RAMP}, "distance_m", 1.0, 1),
         ("walk right 1 m", {"y": -1.0 * RAMP}, "distance_m", 1.0, 1),
-        ("walk right 1 m", {"y": 1.0 * RAMP}, "distance_m", -1.0, 0),
         ("walk at 1 m/s", {"x": 2.0 * RAMP}, "progress_m_s", 1.0, 1),
         ("walk at 1 m/s", {"x": 4.0 * RAMP}, "progress_m_s", 2.0, 0),
         ("walk diagonally forward left", {"x": 2 * RAMP, "y": 2 * RAMP}, "progress_m_s", np.sqrt(2), 1),
-        ("walk diagonally forward left", {"x": 2 * RAMP, "y": -2 * RAMP}, "progress_m_s", 0.0, 0),
         ("stand still", {"x": 0.1 * RAMP}, "drift_error_m", 0.1, 1),
         ("stand still", {"x": np.sin(np.pi * RAMP)}, "drift_error_m", 1.0, 0),
         ("jump", {"z": 0.3 * np.sin(np.pi * RAMP)}, "rise_m", 0.3, 1),
@@ -104,7 +103,6 @@ QUARTER = np.pi / 2
         ("squat by 20 cm twice", {"z": -0.2 * np.sin(np.pi * RAMP) ** 2}, "down_times", 1.0, 0),
         ("squat by 20 cm twice", {"z": -0.1 * np.sin(2 * np.pi * RAMP) ** 2}, "down_times", 0.0, 0),
         ("jump three times", {"z": 0.2 * np.sin(3 * np.pi * RAMP) ** 2}, "jumps", 3.0, 1),
-        ("jump by 30 cm twice", {"z": 0.3 * np.sin(2 * np.pi * RAMP) ** 2}, "jumps", 2.0, 1),
         ("jump by 30 cm twice", {"z": 0.2 * np.sin(2 * np.pi * RAMP) ** 2}, "jumps", 0.0, 0),
         ("jump three times", {"z": 0.2 * np.sin(2 * np.pi * RAMP) ** 2}, "jumps", 2.0, 0),
         ("walk forward without turning", {"x": 2 * RAMP, "yaw": 0.1 * RAMP}, "never_turned_rad", 0.1, 1),
@@ -131,7 +129,6 @@ QUARTER = np.pi / 2
         ("walk slowly", {"x": 2.2 * RAMP}, "progress_m_s", 1.1, 0),
         ("walk forward slowly 1 m", {"x": 1.0 * RAMP}, "pace_m_s", 0.5, 1),
         ("walk forward slowly 1 m", {"x": np.minimum(2.2 * RAMP, 1.0)}, "pace_m_s", 1.1, 0),
-        ("walk 1 m at 1 m/s", {"x": np.minimum(2.0 * RAMP, 1.0)}, "pace_m_s", 1.0, 1),
         ("walk 1 m at 1 m/s", {"x": 1.0 * RAMP}, "pace_m_s", 0.5, 0),
         ("walk fast", {"x": 2.2 * RAMP}, "progress_m_s", 1.1, 0),
         ("walk fast", {"x": 3.3 * RAMP}, "progress_m_s", 1.65, 1),
@@ -195,14 +192,6 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
         ("panda", "rotate joint1 by 30 degrees", {"joint1": np.deg2rad(30)}, "joint1_turned_rad", np.deg2rad(30), 1),
         (
             "panda",
-            "rotate joint1 by 30 degrees",
-            {"joint1": -np.deg2rad(30)},
-            "joint1_turned_rad",
-            -np.deg2rad(30),
-            0,
-        ),
-        (
-            "panda",
             "rotate joint1 by -30 degrees",
             {"joint1": -np.deg2rad(30)},
             "joint1_turned_rad",
@@ -245,7 +234,6 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
             0,
         ),  # of 1.08 m: a shrug
         ("person", "raise the right hand", {"right_shoulder_y": -0.6}, "right_hand_raised_m", 0.094, 0),
-        ("person", "raise the right hand", {"right_shoulder_y": -1.2}, "right_hand_raised_m", 0.344, 1),
         ("person", "raise the right arm by 9 cm", {"right_shoulder_y": -0.6}, "right_arm_raised_m", 0.094, 1),
         ("person", "raise the right arm by 5 cm", {"right_shoulder_y": -0.6}, "right_arm_raised_m", 0.094, 0),
         ("person", "lower the right arm", {"right_shoulder_y": -3.0}, "right_arm_lowered_m", -1.0746, 0),
@@ -263,7 +251,6 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
         ("person", "stand on the left leg", {"right_hip": -0.9, "right_knee": 1.2}, "right_foot_raised_m", 0.15, 1),
         ("person", "keep the left arm level", {}, "left_arm_tilt_error_rad", QUARTER, 0),  # it hangs down
         ("person", "keep the left arm level", {"left_shoulder_x": 1.4}, "left_arm_tilt_error_rad", QUARTER - 1.4, 1),
-        ("person", "keep the left thigh level", {"left_hip": -1.5}, "left_thigh_tilt_error_rad", QUARTER - 1.5, 1),
         ("person", "keep the left arm still", {"left_elbow": -0.1}, "left_arm_still_error_rad", 0.1, 1),
         ("person", "do not move the left arm", {"left_elbow": -0.5}, "left_arm_still_error_rad", 0.5, 0),
         ("person", "do not move the left arm", {"right_elbow": -0.5}, "left_arm_still_error_rad", 0.0, 1),
@@ -290,7 +277,6 @@ def fingers(base: float, tip: float, but: dict[str, float] | None = None) -> dic
     [
         ("make a fist", fingers(1.3, 1.2), "hand_closed_fraction", 1.25 / QUARTER, 1),
         ("make a fist", fingers(1.3, 0.8), "hand_closed_fraction", 1.05 / QUARTER, 0),
-        ("make a fist", fingers(1.3, 1.2, {"index_base": 0.1}), "hand_closed_fraction", 0.65 / QUARTER, 0),
         ("make a fist", {}, "hand_closed_fraction", 0.0, 0),
         ("open the hand", fingers(0.2, 0.1), "hand_closed_fraction", 0.2 / QUARTER, 1),
         ("open the hand", fingers(0.2, 0.1, {"thumb_base": 1.0}), "hand_closed_fraction", 1.0 / QUARTER, 0),
@@ -322,7 +308,6 @@ def test_hand_measure_of_made_motion(words: str, angles: dict[str, float], metri
         ("close the gripper", 0.004, 0.002, 0.9, 1),
         ("close the gripper", 0.03, 0.0, 0.25, 0),
         ("open the gripper halfway", 0.02, 0.018, 0.55, 1),
-        ("open the gripper halfway", 0.02, 0.04, 0.0, 0),
         ("close the gripper halfway", 0.04, 0.018, 0.0, 0),
         ("fully open the gripper", 0.04, 0.038, 0.05, 1),
         ("fully open the gripper", 0.04, 0.035, 0.125, 0),
@@ -344,7 +329,6 @@ def test_gripper_measure_of_made_motion(words: str, left: float, right: float, v
         ("lean forward by 20 degrees", (0, 1, 0), 20, 90, 20, 1),  # forward is where the body faces
         ("lean forward by 20 degrees", (1, 0, 0), 20, 0, 0, 0),
         ("lean to the left", (1, 0, 0), -15, 0, 15, 1),
-        ("lean to the left", (1, 0, 0), 15, 0, -15, 0),
         ("bow", (0, 1, 0), 30, 0, 30, 1),
         ("bow", (0, 1, 0), 5, 0, 5, 0),
     ],
@@ -423,7 +407,6 @@ def test_touching_is_a_distance_between_surfaces():
         ("lift the cube by 10 cm", "cube", (0, 0, 0.3), "cube_raised_m", 0.3, 0),
         ("lift the cube by 10 cm", "cube", (0, 0, 0), "cube_raised_m", 0.0, 0),
         ("push the cube to the left", "cube", (0, 0.2, 0), "cube_moved_m", 0.2, 1),
-        ("push the cube to the left", "cube", (0, -0.2, 0), "cube_moved_m", -0.2, 0),
         ("push the cube forward by 10 cm", "cube", (0.1, 0, 0), "cube_moved_m", 0.1, 1),
         ("put the red ball on the cube", "red_ball", (0, 0.3, 0.04), "red_ball_on_cube_error_m", 0.0, 1),
         ("put the cube on the red ball", "red_ball", (0, 0.3, 0.04), "cube_on_red_ball_error_m", 0.1, 0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +30,15 @@ DEGREES = {HIP: 20.0 * np.cos(TURN), KNEE: FLEXED, ANKLE: 10.0 * np.cos(TURN)}
 Make = Callable[[str], Task]
 
 
-@pytest.fixture
-def body(tmp_path: Path) -> Make:
+@pytest.fixture(scope="module")
+def body(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Makes a body once for each knee."""
+
+    @cache
     def make(knee: str) -> Task:
         legs = "".join(LEG.format(s=s, y=y, knee=knee) for s, y in (("r", -0.1), ("l", 0.1)))
         joints = [f"{joint}_{s}" for s in "rl" for joint in ("hip_flexion", "knee_angle", "ankle_angle")]
-        path = tmp_path / "legs.xml"
+        path = tmp_path_factory.mktemp("body") / "legs.xml"
         path.write_text(
             f'<mujoco><worldbody><geom type="plane" size="9 9 1"/><body name="pelvis" pos="0 0 0.95"><freejoint/>'
             f'<geom size="0.1"/>{legs}</body></worldbody><actuator>'
@@ -142,7 +146,7 @@ NAMES = (
 )  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def chain() -> Task:
     import mujoco
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import mujoco
@@ -29,21 +30,13 @@ class Spinning(InvertedPendulumEnv):
 """
 
 
+@cache
 def environment_task(env: str) -> Task:
     return task_of(compose(["+task=gymnasium", f"env={env}", "episode_s=1"]))
 
 
 # contacts amplify that our physics begins every control step without the warm start of the solver
-@pytest.mark.parametrize(
-    ("env", "within"),
-    [
-        ("InvertedPendulum-v5", 1e-9),
-        ("Reacher-v5", 1e-9),
-        ("Swimmer-v5", 1e-9),
-        ("Hopper-v5", 1e-3),
-        ("Ant-v5", 1e-3),
-    ],
-)
+@pytest.mark.parametrize(("env", "within"), [("InvertedPendulum-v5", 1e-9), ("Reacher-v5", 1e-9), ("Ant-v5", 1e-3)])
 def test_an_episode_is_measured_by_the_environment_itself(env: str, within: float):
     task = environment_task(env)
     episode, after = random_episode(task, timing(env))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import mujoco
 import numpy as np
 import pytest
-from cli_cases import LEG
 from moving import block, episode_of
 from vetting import refusals
 
@@ -30,17 +28,28 @@ from movlr_jax.report.data import read_run
 from movlr_jax.report.downloads import commands
 from movlr_jax.storage.archive import Archive
 from movlr_jax.tasks import Task, simple_task
-from movlr_jax.tasks.instruction import folder_name
+from movlr_jax.tasks.instruction import folder_name, with_instruction
+from movlr_jax.tasks.words.clauses import pointed
 
 
 @pytest.fixture(scope="module")
-def arm() -> Task:
-    return mj.load_task("bottle_pour", instruction="wave with the open hand, the palm to the front.")
+def bottle() -> Task:
+    return mj.load_task("bottle_pour")
 
 
 @pytest.fixture(scope="module")
-def walker() -> Task:
-    return mj.load_task("stand", model="myolegs26", instruction="walk backwards with high knees")
+def arm(bottle: Task) -> Task:
+    return with_instruction(bottle, "wave with the open hand, the palm to the front.")
+
+
+@pytest.fixture(scope="module")
+def standing() -> Task:
+    return mj.load_task("stand", model="myolegs26")
+
+
+@pytest.fixture(scope="module")
+def walker(standing: Task) -> Task:
+    return with_instruction(standing, "walk backwards with high knees")
 
 
 def test_the_words_are_the_description_and_judge_and_gates_decide(arm: Task, walker: Task):
@@ -78,25 +87,37 @@ def test_a_dollar_sign_is_one(typed: str):
         assert compose(["+task=stand", given]).instruction == "lift ${it}, don't drop"
 
 
-@pytest.mark.parametrize(("words", "wrong"), [("", "is empty"), (" ", "is empty"), ("x" * 501, "has 501 char")])
+@pytest.mark.parametrize(("words", "wrong"), [(" ", "is empty"), ("x" * 501, "has 501 char")])
 def test_too_few_or_too_many_words_are_refused(words: str, wrong: str):
     with pytest.raises(UserError, match=f"{wrong}.*: describe the motion in a sentence of 1 to 500 characters"):
-        task_of(compose(["+task=stand", f"instruction={words}"]))
+        task_of(compose(["model=tiny_muscle", f"instruction={words}"]))
 
 
 def test_words_of_another_encoding_are_refused():
     with pytest.raises(UserError, match="is not UTF-8"):
-        mj.load_task("stand", instruction=b"h\xfcpfe".decode(errors="surrogateescape"))
-    assert mj.load_task("stand", instruction="\u8df3").description == "\u8df3"
+        mj.load_task(model="tiny_muscle", instruction=b"h\xfcpfe".decode(errors="surrogateescape"))
+    assert mj.load_task(model="tiny_muscle", instruction="\u8df3").description == "\u8df3"
 
 
-def test_the_target_of_the_task_is_not_shown_and_its_physics_stays(arm: Task):
-    whole = mj.load_task("bottle_pour")
-    target = whole.model.body("target_bottle").id
+def test_the_target_of_the_task_is_not_shown_and_its_physics_stays(bottle: Task, arm: Task):
+    target = bottle.model.body("target_bottle").id
     assert (arm.model.geom_rgba[arm.model.geom_bodyid == target, 3] == 0).all()
-    assert (whole.model.geom_rgba[whole.model.geom_bodyid == target, 3] > 0).all()
+    assert (bottle.model.geom_rgba[bottle.model.geom_bodyid == target, 3] > 0).all()
     for name in ("nq", "nv", "nu", "ngeom", "nsensordata"):
-        assert getattr(arm.model, name) == getattr(whole.model, name)
+        assert getattr(arm.model, name) == getattr(bottle.model, name)
+
+
+def test_sideways_is_away_from_the_body(bottle: Task):
+    """Also where no word says on which side the only arm is."""
+    task = with_instruction(bottle, "raise the arm sideways")
+    assert task.scoring.motion
+    aim = task.scoring.motion.clauses[0]
+    data = mujoco.MjData(task.model)
+    data.qpos[:] = task.start(np.random.default_rng(0), 1)[0][0]
+    mujoco.mj_forward(task.model, data)
+    away = data.body("humerus_r").xpos - data.body("torso").xpos
+    assert aim.row is pointed
+    assert np.dot(away, aim["way"]) > 0.1
 
 
 def test_programs_may_not_read_the_goals_of_the_task(arm: Task):
@@ -132,8 +153,8 @@ def test_travel_is_measured_along_the_words_and_a_fall_by_the_walker(walker: Tas
     assert walker.scoring.score(fallen) < walker.scoring.score(backwards)
 
 
-def test_an_object_is_dropped_only_if_the_words_name_it(arm: Task):
-    drink = mj.load_task("bottle_pour", instruction="lift the bottle to the mouth and drink")
+def test_an_object_is_dropped_only_if_the_words_name_it(bottle: Task, arm: Task):
+    drink = with_instruction(bottle, "lift the bottle to the mouth and drink")
     sunk = {}
     for task in (arm, drink):
         start = task.start(np.random.default_rng(0), 1)[0][0]
@@ -143,8 +164,8 @@ def test_an_object_is_dropped_only_if_the_words_name_it(arm: Task):
     assert list(sunk.values()) == [None, 1.0]
 
 
-def test_lying_down_is_no_fall():
-    task = mj.load_task("stand", model="myolegs26", instruction="crawl forward on hands and knees")
+def test_lying_down_is_no_fall(standing: Task):
+    task = with_instruction(standing, "crawl forward on hands and knees")
     assert task.course.over is None
     assert "fell" not in task.scoring.measure(episode_of(task, moved(task, 0.2, sink=0.6)), task)
 
@@ -164,8 +185,8 @@ def squatting(task: Task, knee_deg: float) -> np.ndarray:
     return qpos
 
 
-def test_a_squat_is_no_fall_but_the_ground_is(walker: Task):
-    squat = mj.load_task("stand", model="myolegs26", instruction="squat slowly, then stand up")
+def test_a_squat_is_no_fall_but_the_ground_is(standing: Task, walker: Task):
+    squat = with_instruction(standing, "squat slowly, then stand up")
     upright = moved(squat, 0.0)
     low, ground = [*upright, squatting(squat, 110.0)], moved(squat, 0.0, sink=0.8)
     assert low[-1][2] < 0.6 * low[0][2]
@@ -202,13 +223,12 @@ def test_a_reading_is_printed(capfd: pytest.CaptureFixture[str], tmp_path: Path)
     assert "elbow_angle_rad" in shown
 
 
-@pytest.mark.parametrize("command", [evaluate, search])
 def test_words_that_nobody_reads_are_refused_whatever_proposer_is_named(
-    command: Callable[[list[str]], int], elsewhere: Path, capfd: pytest.CaptureFixture[str]
+    elsewhere: Path, capfd: pytest.CaptureFixture[str]
 ):
     Path("arm.xml").write_text(block("xml", "## An arm that touches a ball"))
     given = ["model=arm.xml", "instruction=flex the elbow to 90 degrees three times"]
-    for more in ([], ["proposer=scripted"]):
+    for command, more in ((evaluate, []), (search, ["proposer=scripted"])):
         assert command([*given, *more]) == 2
         assert "'three times' says nothing that is understood of 'flex'" in capfd.readouterr().err
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["arm.xml"]
@@ -224,17 +244,6 @@ def test_a_language_model_reads_the_unchanged_sentence(elsewhere: Path):
         check_read(compose([*given, *reads]), task)
     with pytest.raises(UserError, match="three times"):  # it writes without the model
         check_read(compose([*given, "llm=manual", "proposer=scripted"]), task)
-
-
-def test_words_that_name_nothing_to_measure_ask_for_a_judge_that_watches(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-):
-    given = ["model=tiny_muscle", "instruction='play the piano'", *LEG[1:], "candidates=2"]
-    assert search([*given, "instruction.partial=true", f"run_dir={tmp_path / 'run'}"]) == 0
-    said = capfd.readouterr().err
-    assert "the words of the instruction name little that can be measured" in said
-    assert "let a judge watch the films: method=movlr with vlm=gemini" in said
-    assert "give simple_task a score" not in said
 
 
 # A model and an instruction, without a task.
@@ -279,7 +288,7 @@ def test_the_task_has_the_name_of_the_model(folder: Path, model: str, name: str)
     assert task_of(compose([f"model={model}", "instruction=wave"])).name == name
 
 
-def test_a_search_without_a_task_is_recorded_resumed_replayed_and_evaluated(
+def test_a_search_without_a_task_is_evaluated_and_goes_on_also_where_its_model_has_moved(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     given = ["model=arm6.xml", f"instruction={WORDS}", "episode_s=0.16", *QUICK]
@@ -290,8 +299,6 @@ def test_a_search_without_a_task_is_recorded_resumed_replayed_and_evaluated(
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir(folder / "elsewhere")
     assert search([f"resume={run}", "generations=2"]) == 0
-    assert search([f"replay={run}", "run_dir=again"]) == 0
-    assert Path("again/best.py").read_text() == (run / "best.py").read_text()
     with Archive.open(run, write=False) as archive:
         shown = dict(commands(read_run(archive)))
     command = shlex.split(shown["Simulate and film the best program again"])
@@ -299,38 +306,31 @@ def test_a_search_without_a_task_is_recorded_resumed_replayed_and_evaluated(
     assert evaluate([*command[3:], "films=false", *QUICK[3:4], *QUICK[5:]]) == 0
     assert '"task": "arm6"' in capfd.readouterr().out
     assert sorted(p.name for p in Path("runs/arm6/evaluate").iterdir())
-    assert (
-        evaluate([f"model={folder}/arm6.xml", f"instruction={WORDS}", "episode_s=0.16", f"reward={run}", *QUICK]) == 0
-    )
     assert search([f"resume={run}", "instruction=wave"]) == 2
     assert "instruction cannot be changed when a run is resumed" in capfd.readouterr().err
 
-
-def test_a_run_goes_on_where_its_model_has_moved(folder: Path, capfd: pytest.CaptureFixture[str]):
-    assert search(["model=arm6.xml", f"instruction={WORDS}", "episode_s=0.16", "run_dir=run", *QUICK]) == 0
+    monkeypatch.chdir(folder)
     moved = folder / "there" / "arm.xml"
     moved.parent.mkdir()
     Path("arm6.xml").rename(moved)
-    capfd.readouterr()
-    assert search(["resume=run", "generations=2"]) == 2
-    assert capfd.readouterr().err.strip() == (
-        f"there is no model file {folder}/arm6.xml, with which run began; if it was moved, add model=FILE, where it "
-        "is now"
-    )
-    assert search(["resume=run", "generations=2", "model=there/arm.xml"]) == 0
-    assert report(["run"]) == 0
+    assert search([f"resume={run}", "generations=3"]) == 2
+    told = f"there is no model file {folder}/arm6.xml, with which {run} began; if it was moved, add model=FILE"
+    assert capfd.readouterr().err.startswith(told)
+    assert search([f"resume={run}", "generations=3", "model=there/arm.xml"]) == 0
+    assert report([str(run)]) == 0
     assert "add model=FILE" in capfd.readouterr().err
-    assert report(["run", f"model={moved}"]) == 0
+    assert report([str(run), f"model={moved}"]) == 0
     assert "left out" not in capfd.readouterr().err
-    assert export(["run", "model=there/arm.xml", "format=csv"]) == 0
-    assert search(["replay=run", "model=there/arm.xml", "run_dir=again"]) == 0
+    assert export([str(run), "model=there/arm.xml", "format=csv"]) == 0
+    assert search([f"replay={run}", "model=there/arm.xml", "run_dir=again"]) == 0
+    assert Path("again/best.py").read_text() == (run / "best.py").read_text()
     moved.write_text(moved.read_text().replace("</mujoco>", "<!-- --></mujoco>"))
     capfd.readouterr()
-    assert search(["resume=run", "generations=3", "model=there/arm.xml"]) == 2
-    assert "run was created with other settings: model was" in capfd.readouterr().err
+    assert search([f"resume={run}", "generations=4", "model=there/arm.xml"]) == 2
+    assert "was created with other settings: model was" in capfd.readouterr().err
 
 
-def test_a_sweep_over_models_and_instructions_needs_no_task(folder: Path, capfd: pytest.CaptureFixture[str]):
+def test_a_sweep_over_models_and_instructions_needs_no_task(folder: Path):
     Path("other.xml").write_text(Path("arm6.xml").read_text())
     words = "'bend the elbow, then straighten it'"
     swept = ["model=arm6.xml,other.xml", f"instruction='raise the forearm',{words}"]
@@ -340,14 +340,13 @@ def test_a_sweep_over_models_and_instructions_needs_no_task(folder: Path, capfd:
         for model in ("arm6.xml", "other.xml")
         for said in ("raise the forearm", "bend the elbow, then straighten it")
     ]
-    swept = [swept[0], f"instruction={words}", "episode_s=0.16", *QUICK]
-    assert search(["-m", *swept, "run_dir=all"]) == 0
-    for job, task in enumerate(("arm6", "other")):
-        with Archive.open(Path(f"all/{job}"), write=False) as archive:
+    assert search([swept[0], f"instruction={words}", "episode_s=0.16", *QUICK]) == 0, "without -m"
+    assert {path.name for path in Path("runs").iterdir()} == {"arm6", "other"}
+    for task in ("arm6", "other"):
+        (run,) = Path("runs", task).iterdir()
+        with Archive.open(run, write=False) as archive:
             about = archive.get("run") or {}
         assert (about["task"], about["description"]) == (task, "bend the elbow, then straighten it")
-    assert search(swept) == 0, "without -m"
-    assert {path.name for path in Path("runs").iterdir()} == {"arm6", "other"}
 
 
 def test_studies_and_comparisons_have_folders_of_the_model(folder: Path):
@@ -359,13 +358,12 @@ def test_studies_and_comparisons_have_folders_of_the_model(folder: Path):
 
 
 def test_python_needs_no_task_either(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    task = mj.load_task(model=Path("arm6.xml"), instruction=WORDS, episode_s=0.16)
-    assert task.name == "arm6"
+    assert mj.load_task(model=Path("arm6.xml"), instruction=WORDS, episode_s=0.16).name == "arm6"
     small = {"candidates": 1, "generations": 1, "films": False, "trials": 1, "confirm": 0}
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir(folder / "elsewhere")
-    assert mj.run_search(task, *QUICK).root.parent == Path("runs/arm6")
-    run = mj.run_search(model="../arm6.xml", instruction=WORDS, episode_s=0.16, run_dir="run", **small)
+    run = mj.run_search(None, *QUICK[-2:], model="../arm6.xml", instruction=WORDS, episode_s=0.16, **small)
+    assert run.root.parent == Path("runs/arm6")
     assert mj.run_search(resume=run.root).task.name == "arm6"
 
 

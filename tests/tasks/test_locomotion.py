@@ -194,10 +194,15 @@ def test_a_turn_is_measured_along_the_new_heading():
     assert task.scoring.measure(episode_of(task, straight), task)["success"] == 0
 
 
+@pytest.fixture(scope="module")
+def stand():
+    return built("stand", start_noise=0.0)
+
+
 @pytest.mark.parametrize(("tilt", "stands"), [(0.3, True), (0.4, False)])
-def test_a_body_that_bends_over_does_not_stand(tilt: float, stands: bool):
+def test_a_body_that_bends_over_does_not_stand(stand, tilt: float, stands: bool):
     """0.3 rad are 17 degrees, and 0.4 are 23; 20 are allowed, at any time."""
-    task = built("stand", start_noise=0.0)
+    task = stand
     qpos, *_ = task.start(np.random.default_rng(0), 1)
     bent = base_move(task, qpos[0])
     mujoco.mju_mulQuat(bent[3:7], np.array([np.cos(tilt / 2), 0, np.sin(tilt / 2), 0]), qpos[0, 3:7])
@@ -236,8 +241,8 @@ def test_a_push_gives_the_whole_body_its_speed_once():
     np.testing.assert_allclose(data.subtree_linvel[task.model.body("Full Body").id], [0.3, 0, 0], atol=1e-9)
 
 
-def test_an_injured_leg_has_no_force_in_the_named_muscles_alone():
-    whole, injured = built("flat_walk").model, built("injured_walk", strength=0.25).model
+def test_an_injured_leg_has_no_force_in_the_named_muscles_alone(walk):
+    whole, injured = walk.model, built("injured_walk", strength=0.25).model
     share = injured.actuator_gainprm[:, 2] / whole.actuator_gainprm[:, 2]
     weak = {whole.actuator(i).name for i in np.flatnonzero(share < 1)}
     assert weak == {"bflh_r", "bfsh_r", "gaslat_r", "gasmed_r", "semimem_r", "semiten_r"}

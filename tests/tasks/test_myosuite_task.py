@@ -46,7 +46,6 @@ def action_for(control: np.ndarray, theirs: Any, env: str) -> np.ndarray:
         ("myoElbowPose1D6MExoRandom-v0", 1e-6),  # with a weight that the reset draws
         ("motorFingerPoseFixed-v0", 1e-9),
         ("myoFingerReachRandom-v0", 1e-9),
-        ("myoHandPoseFixed-v0", 1e-9),
         ("myoSarcHandPoseFixed-v0", 1e-9),
         ("myoHandReorientOOD-v0", 1e-9),  # with an object that the reset draws
         ("myoLegRoughTerrainWalk-v0", 1e-3),  # with terrain that the reset draws
@@ -114,7 +113,6 @@ def test_targets_of_fingertips_are_goals():
         "myoTorsoPoseFixed-v0",
         "motorFingerReachRandom-v0",
         "myoHandReachFixed-v0",
-        "myoArmReachRandom-v0",
         "myoHandObjHoldRandom-v0",
     ],
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -52,21 +50,25 @@ def refused(*arguments: str) -> str:
     return str(caught.value)
 
 
-def test_the_example_runs_as_the_page_says(folder: Path):
-    """In a process of its own, from the folder that the files are in."""
+def test_the_example_runs_as_the_page_says_and_resumes_from_anywhere(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    """From the folder that the files are in."""
     command = next(line for line in PAGE.splitlines() if "+task=touch_ball.py" in line).split()
     assert command[:3] == ["python", "-m", "movlr_jax.search"]
-    done = subprocess.run(
-        [sys.executable, *command[1:], *QUICK, "trials=1", "films=false"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "searching a reward for touch_ball" in done.stderr
+    assert search([*command[3:], *QUICK, "trials=1", "films=false"]) == 0
+    said = capfd.readouterr().err
+    assert "searching a reward for touch_ball" in said
     # with what its author measures
-    assert re.search(r" from 8 fresh starts: . of 8 succeed .*, \S+ cm off, tip speed \S+ m/s", done.stderr)
+    assert re.search(r" from 8 fresh starts: . of 8 succeed .*, \S+ cm off, tip speed \S+ m/s", said)
     (run,) = Path("runs/touch_ball").iterdir()
     assert '<th class="n">tip speed</th>' in (run / "report.html").read_text()
     assert set(parse((run / "best.py").read_text()).weights) >= {"tip_distance"}
     assert sorted(p.name for p in folder.iterdir()) == ["arm.xml", "runs", "touch_ball.py"]
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    assert search([f"resume=../{run}", "generations=2"]) == 0
+    assert evaluate([f"+task={folder}/touch_ball.py", *QUICK, "films=false", f"reward=../{run}"]) == 0
 
 
 def test_the_example_measures_what_it_says(folder: Path):
@@ -252,15 +254,6 @@ def test_an_own_error_lowers_the_default_score_whatever_its_sign(folder: Path, n
     for signed in (value, -value):
         assert score(base | {name: signed}) == pytest.approx(-2 - lost)
     assert score(base | {name.replace("_error", ""): value}) == pytest.approx(-2)
-
-
-def test_a_run_of_its_own_task_resumes_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    quick = [*QUICK, "candidates=1", "trials=1", "confirm=0", "films=false", "run_dir=run"]
-    assert search(["+task=touch_ball.py", *quick]) == 0
-    (folder / "elsewhere").mkdir()
-    monkeypatch.chdir(folder / "elsewhere")
-    assert search(["resume=../run", "generations=2"]) == 0
-    assert evaluate([f"+task={folder}/touch_ball.py", *QUICK, "films=false", "reward=../run"]) == 0
 
 
 def test_what_decides_success_is_what_is_announced():

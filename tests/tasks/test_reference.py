@@ -195,7 +195,7 @@ def test_a_search_with_a_reference_runs(ramp: Path, tmp_path: Path, mistake: Mis
 
 
 def test_a_search_under_another_reference_or_instruction_is_not_that_of_the_task_at_hand():
-    task = mj.load_task("flat_walk", reference="people")
+    task = mj.load_task("flat_walk", model="myolegs26", reference="people")
     for given in ({"reference": "steps"}, {"instruction": "march in place"}):
         config, built = _configured(task, (), given)
         again = task_of(config)  # what a resumed search builds

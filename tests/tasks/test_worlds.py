@@ -81,31 +81,26 @@ class World:
 
 WORLDS = {
     "y up": World(degrees=-90),
-    "y down": World(degrees=90),
     "z down": World((0, 1, 0), 180),
     "tilted": World((0, 1, 0), 20),
     "askew, at a distance": World((1, 2, 0), 70, (3, -2, 5)),
     "platform": World(move=(0, 0, 2), floor="box"),
     "pit": World(move=(0, 0, -0.6)),
     "field in a valley": World(move=(0, 0, -0.6), floor="field"),
-    "platform, y up": World(degrees=-90, move=(0, 2, 0), floor="box"),
     "field, y up": World(degrees=-90, move=(0, 2, 0), floor="field"),
     "cylinder, y up": World(degrees=-90, move=(0, 2, 0), floor="cylinder"),
 }
 WORDS = (
     "walk forward",
-    "run backward",
     "walk to the post",
     "jump high",
     "turn left by 90 degrees",
-    "spin",
     "stand still",
     "stand on the right foot",
     "squat and stand up again",
     "fly up",
     "raise the right arm sideways and keep the head upright",
     "lift the left hand",
-    "lower the head",
     "wave with the right hand",
     "touch the head with the left hand",
     "keep the torso level, stretch the left arm forward",
@@ -152,6 +147,9 @@ def term_values(task: Task, terms: dict[str, Term], episode: Trajectory) -> dict
     return {name: np.asarray(value) for name, value in found.items()}
 
 
+COMPARED: set[tuple[str, ...]] = set()  # terms of a world that other words have had, too
+
+
 @pytest.mark.parametrize(
     ("words", "world"),
     [*((words, "askew, at a distance") for words in WORDS), *(("walk to the post", world) for world in WORLDS)],
@@ -176,11 +174,14 @@ def test_words_measures_and_terms_are_those_of_the_upright_twin(words: str, worl
     terms = library(here), library(there)
     shared = [name for name in terms[0] if not name.startswith("along_") and name in terms[1]]
     assert "level" in shared or not one.balance
+    pairs = {name: (world, *(known[name].expression for known in terms)) for name in shared}
+    new = [name for name, pair in pairs.items() if pair not in COMPARED or "goal" in pair[1]]
+    COMPARED.update(pairs.values())
     values = [
-        term_values(task, {name: known[name] for name in shared}, episode)
+        term_values(task, {name: known[name] for name in new}, episode)
         for task, known, episode in zip((here, there), terms, episodes, strict=True)
     ]
-    for name in shared:
+    for name in new:
         np.testing.assert_allclose(values[1][name], values[0][name], atol=2e-3, rtol=2e-3, err_msg=name)
 
 
