@@ -61,6 +61,8 @@ def command(package: Path, *words: str, status: int = 0) -> str:
 
 
 def test_a_search_uses_all_five_with_their_settings(package: Path, tmp_path: Path):
+    for name in ("judge", "rule", "law", "model", "task"):
+        assert len((package / "my_parts" / f"{name}.py").read_text().splitlines()) <= 40, name
     (words,) = re.findall(r"```bash\nmovlr-jax (search .*?)```", PAGE, re.DOTALL)
     said = command(package, *words.replace("\\\n", "").split(), *QUICK, f"run_dir={tmp_path / 'run'}")
     settings = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())

@@ -124,10 +124,10 @@ def weak(probe: Probe) -> Iterator[Sandbox]:
     sandbox.close()
 
 
-@pytest.fixture(scope="module")
-def impatient(probe: Probe) -> Iterator[Sandbox]:
+@pytest.fixture(scope="module", params=["process", pytest.param("confined", marks=pytest.mark.slow)])
+def impatient(request: pytest.FixtureRequest, probe: Probe) -> Iterator[Sandbox]:
     """As above, where there is not much time."""
-    sandbox = Sandbox(probe, name="process", deadline_s=1.5)
+    sandbox = Sandbox(probe, name=request.param, deadline_s=1.5)
     sandbox.start()
     yield sandbox
     sandbox.close()
