@@ -43,7 +43,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
             raise UserError(unknown_name(setting or self.kind, name, list(self)))
         return self[name]
 
-    def _points(self) -> dict[str, EntryPoint]:
+    def _points(self) -> Mapping[str, EntryPoint]:
         return _installed(self.group, tuple(sys.path))
 
     def __getitem__(self, name: str) -> T:
