@@ -244,6 +244,22 @@ def _stopped(model: mujoco.MjModel, data: mujoco.MjData, hand: Hand) -> Hand:
     return replace(hand, digits=tuple(digits))
 
 
+def facing(model: mujoco.MjModel, data: mujoco.MjData, hand: Hand) -> np.ndarray:
+    """Return the direction [3] in the world to which a palm faces: that in which its fingertips begin to close."""
+    joints = [joint for digit in hand.fingers for joint in digit.joints]
+    at = [int(model.joint(name).qposadr[0]) for name, _, _ in joints]
+    moved, tips = mujoco.MjData(model), list[np.ndarray]()
+    moved.qpos[:] = data.qpos
+    for share in (0.0, _BENT):
+        moved.qpos[at] = [a + share * (b - a) for _, a, b in joints]
+        mujoco.mj_kinematics(model, moved)
+        tips.append(np.mean([moved.xpos[digit.tip] for digit in hand.fingers], axis=0))
+        along = tips[0] - np.mean([moved.xpos[digit.bodies[0]] for digit in hand.fingers], axis=0)
+    along, shift = along / np.linalg.norm(along), tips[1] - tips[0]
+    across = shift - along * float(shift @ along)
+    return across / np.linalg.norm(across)
+
+
 def _shaped(model: mujoco.MjModel, data: mujoco.MjData, digits: Sequence[Digit]) -> str:
     """Return left or right by the side of the fingers on which the thumb is, "" for a hand without one or between."""
     thumbs, fingers = ([d for d in digits if (d.name == "thumb") == thumb] for thumb in (True, False))

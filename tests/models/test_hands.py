@@ -10,7 +10,7 @@ import pytest
 from bodies import BODIES
 from mujoco import mjx
 
-from movlr_jax.models.hands import Hand, digit_of, fingers_of, hands_of
+from movlr_jax.models.hands import Hand, digit_of, facing, fingers_of, hands_of
 from movlr_jax.tasks import simple_task
 
 SHADOW = Path(mjx.__file__).parent / "test_data" / "shadow_hand" / "right_hand.xml"
@@ -50,6 +50,12 @@ def test_fingers_of_the_shadow_hand_close_towards_its_palm():
     assert {name for digit in hand.fingers for name, *_ in digit.joints} == {
         f"rh_{finger}FJ{joint}" for finger in "FMRL" for joint in (1, 2, 3)
     }
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    palm = data.body(
+        "rh_palm"
+    )  # a thing in its hand is at the site for it, in front of the palm and below the fingers
+    assert facing(model, data, hand) @ (data.site("grasp_site").xpos - palm.xpos) == pytest.approx(0.035, abs=1e-3)
     apart = []
     for share in (0.0, 0.7):
         data = mujoco.MjData(model)

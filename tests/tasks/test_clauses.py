@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import mujoco
 import numpy as np
 import pytest
 from bodies import BODIES
+from mujoco import mjx
 
 import movlr_jax as mj
 from movlr_jax.tasks import Task
@@ -15,6 +17,7 @@ from movlr_jax.tasks.readout import Readout
 from movlr_jax.types import Step
 
 DT = 0.02  # s
+SHADOW = Path(mjx.__file__).parent / "test_data" / "shadow_hand" / "right_hand.xml"
 
 
 @cache
@@ -278,6 +281,10 @@ def fingers(base: float, tip: float, but: dict[str, float] | None = None) -> dic
         ("make a fist", fingers(1.3, 1.2), "hand_closed_fraction", 1.25 / QUARTER, 1),
         ("make a fist", fingers(1.3, 0.8), "hand_closed_fraction", 1.05 / QUARTER, 0),
         ("make a fist", {}, "hand_closed_fraction", 0.0, 0),
+        ("turn the palm down", {"wrist": 0.2}, "palm_direction_error_rad", 0.2, 1),  # positive angles lower fingers
+        ("turn the palm down", {"wrist": 0.6}, "palm_direction_error_rad", 0.6, 0),
+        ("turn the palm up", {"wrist": 0.6}, "palm_direction_error_rad", np.pi - 0.6, 0),
+        ("turn the palm to the left", {"wrist": 1.0}, "palm_direction_error_rad", QUARTER - 1.0, 0),
         ("open the hand", fingers(0.2, 0.1), "hand_closed_fraction", 0.2 / QUARTER, 1),
         ("open the hand", fingers(0.2, 0.1, {"thumb_base": 1.0}), "hand_closed_fraction", 1.0 / QUARTER, 0),
         ("bend the thumb", {"thumb_base": 0.5, "thumb_tip_joint": 0.5}, "thumb_base_turned_rad", 0.5, 1),
@@ -298,6 +305,24 @@ def test_hand_measure_of_made_motion(words: str, angles: dict[str, float], metri
     task = made("hand", words)
     found = motion(task, joints(task, **angles))
     assert (found[metric], found["success"]) == (pytest.approx(value, abs=1e-3), success)
+
+
+@pytest.mark.skipif(not SHADOW.exists(), reason="this version of mujoco-mjx has no Shadow Hand")
+@pytest.mark.parametrize("angle", [0.3, -0.3])
+def test_fingers_spread_where_their_ends_are_farther_apart_than_at_the_start(angle: float):
+    """FFJ4 and MFJ4 turn about an axis against that of RFJ4 and LFJ4, so outer fingers go apart or together."""
+    task = mj.simple_task(name="t", model=SHADOW, description="spread the fingers", start_noise=0.0)
+    outer = {"rh_FFJ4": angle, "rh_MFJ4": angle / 3, "rh_RFJ4": angle / 3, "rh_LFJ4": angle}
+    postures, data, gaps = joints(task, **outer), mujoco.MjData(task.model), []
+    for qpos in (postures[0], postures[-1]):
+        data.qpos[:] = qpos
+        mujoco.mj_kinematics(task.model, data)
+        ends = np.array([data.body(f"rh_{finger}distal").xpos for finger in ("ff", "mf", "rf", "lf")])
+        gaps.append(np.linalg.norm(np.diff(ends, axis=0), axis=1))
+    farther, found = float((gaps[1] - gaps[0]).min()), motion(task, postures)
+    assert found["right_hand_spread_m"] == pytest.approx(farther, rel=0.3)
+    assert found["success"] == (farther > 0.01)
+    assert abs(farther) > 0.005
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
@@ -62,6 +62,7 @@ PACE = 0.25  # tolerance of a speed over a distance, in which it starts
 LEANS = np.deg2rad(10.0)  # of a body that leans without an amount
 LEAN = "lean"  # what a body changes that tilts as a whole
 CLOSED, OPEN = 0.7, 0.2  # shares of their way at which fingers or jaws count as closed, and as open or straight
+SPREAD = 0.01  # m, by which the tips of fingers are farther apart that spread
 BENT = Goal(0.35, best=1.5, scale=0.5)  # rad, of a joint without an amount
 _AMOUNT = re.compile(r"(\d[\d.]*(?:°| (?:m|cm|mm|rad)\b(?!/)))")
 _AMOUNTS = ("by", "to", "amount", "angle", "distance", "depth")  # arguments of rows
@@ -719,6 +720,21 @@ def closed(
         (Term(f"{name}_closed", "joint", 20.0, f"-jnp.mean(jnp.abs({every} - {wanted}))"),
          *([Term(f"{name}_thumb_out", "joint", 5.0, f"-jnp.mean(jnp.abs({shares_of(thumb)}))")] * bool(thumb))),
         kind="joint", changes=name,
+    )  # fmt: skip
+
+
+def spread(of: Subject, words: str, tips: tuple[Part, ...]) -> Measure:
+    """Least of how much farther apart in m than at the start the tips of neighbouring fingers are."""
+
+    def apart(a: Part, b: Part, state: str = "state") -> str:
+        return f"jnp.linalg.norm({a.text(state)} - {b.text(state)})"
+
+    gaps = ", ".join(f"{apart(a, b)} - {apart(a, b, 'state.initial')}" for a, b in pairwise(tips))
+    name, least = identifier(words), f"jnp.min(jnp.array([{gaps}]))"
+    return Measure(
+        f"fingers of {words} spread", f"{name}_spread_m", least, Goal(SPREAD, best=3 * SPREAD, scale=SPREAD),
+        (Term(f"{name}_spread", "joint", 20.0, f"jnp.tanh({least} / {2 * SPREAD:g})"),),
+        kind="joint", changes=f"{name}_spread", parts=tips,
     )  # fmt: skip
 
 

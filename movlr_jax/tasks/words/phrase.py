@@ -287,6 +287,8 @@ class Context:
                 has = f"this model has {len(parts)} of the name {words[-1]!r}"
                 raise NotRead(words[0], f"means {count:g}, and {has}", at)
             others = self.scene.others(words, parts[0], side) if len(parts) == 1 else []
+            if len(parts) == 1 and (unsided := self.scene.unsided(words, parts[0])):
+                others = [*parts, *unsided]  # "the left leg" of a body with a front left one and a rear one
             if each and len(others) == len(self.last) == len(sides) == 2:
                 parts = others
             elif others:

@@ -38,9 +38,16 @@ _BEGINS = r"(?:^|(?<=[,;] )|(?<=\bthen )|(?<=\band ))"
 _DOWN = r"\b(?:down|squat|crouch|kneel|sit|lie|lower|bend|lean|duck|bow|lunge|sink|descend|flex|tilt|curl)"
 _IS, _WHO = r"(?:it is|it was|they are|they were|you are)", r"(?:you|it|they)"
 _GOES = "walk|go|run|drive|fly|trot|crawl|jog|roll"
-_WHOLE = "body|robot|humanoid|person|human|figure|character|agent|dog|robot dog|quadruped|drone|quadcopter|walker|ant"
+_WHOLE = (
+    "body|robot|humanoid|person|human|figure|character|agent|dog|robot dog|quadruped|drone|quadcopter|quadrotor"
+    "|walker|ant|rover|vehicle|patient|subject|hopper|cheetah|swimmer|fish"
+)
 _BENDS = r"\b((?:bend|flex|straighten)\w*(?: the| your)?(?: left| right| both)?)"
 _LET = r"\bwithout letting ((?:the|your|its) [\w ]+?|it|them)"
+_MAKE = r"(?:make|have|let|get)(?: the| a| your)?"
+_SHOULD = r"^((?:the|your|both|its) [\w ]+?) (?:should|must|ha(?:s|ve) to|needs? to)"
+_ALONE = "bend|flex|straighten|extend|open|close|turn|rotate|move|wave|lean|tilt|pitch|stretch|point|stay|spread|curl"
+_WITH = "touch|tap|press|push|pull|kick|lift|grasp|grab|hold|reach(?= the| your| for)"
 _CHANGED = "covered|walked|travelled|traveled|gone|moved|driven|flown|turned|rotated|spun|climbed"
 _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"[.!?]+\s*$", ""),
@@ -50,6 +57,20 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b(you|they)'re\b", r"\1 are"),
     (r"\bit's\b", "it is"),
     (rf"^(?:the |a )?(?:{_WHOLE}) (?:should|must|has to|needs to) ", ""),
+    (rf"^{_MAKE} (?:{_WHOLE})(?: to)? (?=\w)", ""),
+    # "the elbow should bend", "make the gripper touch the ball": what should move
+    (rf"^(?:make|let|have) ((?:the|your|both|its) [\w ]+?) (?=(?:{_ALONE}|{_WITH})\b)", r"\1 should "),
+    (rf"{_SHOULD} (?:reach|stretch) (?=straight|up|out|forward|side)", r"stretch \1 "),
+    (rf"{_SHOULD} ({_ALONE})\b", r"\2 \1"),
+    (rf"{_SHOULD} ({_WITH}) ([^,;.]+?)"
+     r"(?=$|[,;.]| and\b| then\b| without\b| while\b| for\b)", r"\2 \3 with \1"),
+    # hands
+    (r"\b(?:face|turn|rotate|flip|point) ((?:the|your|both) (?:left |right )?palms?)(?: to)?(?: face| point)? ",
+     r"turn \1 "),
+    (rf"{_SHOULD} face (?=up|down|forward|back|left|right|the (?:floor|ground|ceiling|sky))", r"turn \1 "),
+    (r"\b(palms?) (?:is |are )?fac(?:es|ing) ", r"\1 "),
+    (r"\b(palms? (?:to |towards? )?)the (floor|ground|ceiling|sky)\b",
+     lambda found: found[1].split()[0] + {"floor": " down", "ground": " down"}.get(found[2].lower(), " up")),
     (r"^first(?:,| (?!\w+ joint\b|joint\b|finger\b|knuckle\b)) *", ""),
     (r"(?:,(?: and)?| and) next,? (?!to\b)", ", then "),
     (r"(?<=\w)'s (?=\w)", " "),  # the finger's first joint
@@ -120,7 +141,7 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bwithout gaining (?:any )?(?:altitude|height)\b", "without rising"),
     (rf"\bto (?=(?:{_NUMBERS}) ?(?:{_UNITS}) (?:above|over|below|under|underneath)\b)", ""),
     (r"\b((?:raise|lift|lower|bend|straighten|flex|turn)\b[^,;.]*? and [^,;.]*?) together\b", r"\1"),
-    (r"\b(?:tilt|tip|dip|point)(?=(?:ing)? (?:the |your |its )?nose (?:down|up)\b)", "pitch"),
+    (r"\b(?:tilt|tip|dip|point)(?=(?:ing)? (?:the |your |its )?(?:\w+ )?nose[ -](?:down|up)\b)", "pitch"),
     (r"\b(pitch\w* (?:the |your |its )?(?:\w+ )?)nose[ -](down|up)\b",
      lambda found: found[1] + {"down": "forward", "up": "back"}[found[2].lower()]),
     (r"\b(?:come|go|get|return) back (?:to )?(?:level|upright|(?:the )?horizontal)\b", "stand upright"),

@@ -14,9 +14,9 @@ import numpy as np
 from movlr_jax.biomech.world import EARTH, box_corners, world_of
 from movlr_jax.errors import UserError
 from movlr_jax.models.derived import above, base_joints, driven_joints, driven_trees, lies, span_of, travels
-from movlr_jax.models.hands import DIGITS, HANDS, Digit, Hand, fingers_of, hands_of, names_of
+from movlr_jax.models.hands import DIGITS, HANDS, Digit, Hand, facing, fingers_of, hands_of, names_of
 from movlr_jax.models.motors import carrying
-from movlr_jax.models.names import PLACES, SIDES, part_of, words_of
+from movlr_jax.models.names import PLACES, SIDES, part_of, place_of, side_of, words_of
 from movlr_jax.tasks.words.measure import Subject, Vector
 from movlr_jax.tasks.words.parts import JOINTS, NAMED, Between, Part, Parts
 
@@ -130,8 +130,8 @@ class Scene:
             return [self.parts.of(self.root)]
         fingers = fingers_of(self.fingered, [word for word in words if word not in ("tip", "tips")])
         if words[-1] in ("fingers", "jaws"):
-            return [self._tip(of.hand, digit) for of in fingers for digit in of.digits]
-        if found := [self._tip(of.hand, of.digits[0]) for of in fingers if len(of.digits) == 1]:
+            return [self.tip(of.hand, digit) for of in fingers for digit in of.digits]
+        if found := [self.tip(of.hand, of.digits[0]) for of in fingers if len(of.digits) == 1]:
             return found
         whole = {
             of.words: int(self.model.body_parentid[of.digits[0].bodies[0]])
@@ -152,6 +152,14 @@ class Scene:
         found = [other for other in alike if _kind(other) == _kind(part)]
         return found if len(found) > 1 and all(map(self.own, found)) else []
 
+    def unsided(self, words: Sequence[str], part: Part) -> list[Part]:
+        """Return the parts at other places of which no name tells the side, so that words for a side can mean them."""
+        around = part.words.split()
+        if not side_of(words) or place_of(words) or not place_of(around):
+            return []
+        alike = [other for other in self.known(["all", _kind(part)[-1]]) if _kind(other) == _kind(part)]
+        return [other for other in alike if place_of(other.words.split()) and not side_of(other.words.split())]
+
     def other_hands(self, words: Sequence[str]) -> list[str]:
         """Return all that words for fingers of one hand can mean, if they do not tell of which hand; else none."""
         found = [of.words for of in fingers_of(self.fingered, ["both", *words])]
@@ -163,7 +171,12 @@ class Scene:
         """Its hands and grippers with their fingers or jaws, the right one first."""
         return hands_of(self.model, self.data)
 
-    def _tip(self, hand: Hand, digit: Digit) -> Part:
+    def spreads(self, digit: Digit) -> bool:
+        """Whether a finger has a joint that does not flex it."""
+        joints = [j for body in digit.bodies for j in np.flatnonzero(self.model.jnt_bodyid == body)]
+        return bool({self.model.joint(int(j)).name for j in joints} - {name for name, _, _ in digit.joints})
+
+    def tip(self, hand: Hand, digit: Digit) -> Part:
         """Return the end of a finger: a site that is its tip, or its last body."""
         at = [s for s in self.sites if self.model.site(s).bodyid[0] == digit.tip]
         tip = next((s for s in at if s == self.roles.get(f"{digit.name}_site") or "tip" in s.lower()), "")
@@ -496,6 +509,17 @@ class Scene:
         if any(part.offset) and not (kinds == mujoco.mjtJoint.mjJNT_FREE).any():  # it hangs on another one
             return floats(np.asarray(part.offset) / np.linalg.norm(part.offset))
         return self.vertical(part)
+
+    def palm(self, part: Part) -> tuple[Part, Vector] | None:
+        """Return the body of a palm and where it faces [3], in its frame; None where no fingers tell."""
+        side = side_of(part.words.split())
+        hands = [hand for hand in self.fingered if not hand.jaws and hand.palm > 0 and side in ("", hand.side)]
+        if not hands or not any(digit.joints for digit in hands[0].fingers):
+            return None
+        body = self.model.body(hands[0].palm).name
+        return replace(self.parts.of(body), words=part.words), floats(
+            facing(self.model, self.data, hands[0]) @ self.rot(body)
+        )
 
     def rot(self, body: str) -> np.ndarray:
         """Return the rotation [3, 3] of a body at the start."""

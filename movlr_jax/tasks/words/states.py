@@ -42,6 +42,8 @@ _STEMS = {"backward": "back", "upward": "up", "downward": "down"}
 
 def in_state(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
     """Return that parts are in a state: raised, bent, upright, level, sideways, forward."""
+    if all(part.words.split()[-1] == "palm" for part in parts) and _STEMS.get(word, word) in WAYS:
+        return points(ctx, parts, word)  # "with the palm down"
     if word in UPRIGHT:
         return upright(ctx, parts)
     if word in (*BENT, *STRAIGHT):
@@ -92,6 +94,13 @@ def points(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
 
 
 def pointed(ctx: Context, part: Part, way: np.ndarray, word: str) -> Clause:
+    """Return that a part points in a direction [3], or that a palm faces there. Raises NotRead."""
+    if part.words.split()[-1] == "palm":
+        if not (palm := ctx.scene.palm(part)):
+            raise NotRead(part.words, "has no fingers that tell where it faces")
+        if not ctx.scene.moving(ctx.scene.body_of(palm[0])):
+            raise NotRead(part.words, "is fixed: no joint moves it")
+        return ctx.clause(c.pointed, part=palm[0], way=floats(way), word=f"facing {word}", axis=palm[1])
     return ctx.clause(c.pointed, part=part, way=floats(way), word=word, axis=ctx.scene.axis(part))
 
 
@@ -206,6 +215,12 @@ def bent(
     return made
 
 
+def straight(ctx: Context, limbs: Sequence[Part]) -> list[Clause]:
+    """Return that the elbows and knees of arms and legs are straight."""
+    names = [[HINGES.get(word, word) for word in limb.words.split()] for limb in limbs]
+    return bent(ctx, [hinge for name in names for hinge in ctx.scene.known(name)], -1, to=0.0)
+
+
 def bends(ctx: Context, parts: Sequence[Part], phrase: Phrase, sign: int) -> list[Clause]:
     if share := phrase.share():
         made = list[Clause]()
@@ -274,8 +289,7 @@ def arranged(ctx: Context, phrase: Phrase, parts: Sequence[Part], but: str = "")
     if kinds == {"STRAIGHT"} and not way and phrase.verb not in ("stretch", "extend"):
         raise phrase.unread(paths[0], "does not say where to; say straight up, or straight forward")
     if "STRAIGHT" in kinds and all(part.words.split()[-1] in HINGES for part in parts):  # "raise the arm straight up"
-        names = [[HINGES.get(word, word) for word in part.words.split()] for part in parts]
-        made, but = bent(ctx, [hinge for name in names for hinge in ctx.scene.known(name)], -1, to=0.0), ""
+        made, but = straight(ctx, parts), ""
     if "SIDEWAYS" in kinds:
         return [*in_state(ctx, parts, "sideways"), *made, *at]
     return [*(points(ctx, parts, way) if way and way != but else []), *made, *at]

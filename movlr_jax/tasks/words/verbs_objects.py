@@ -165,7 +165,8 @@ def hold(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 def _release(ctx: Context, phrase: Phrase) -> list[Clause]:
     hand, made = ctx.scene.hands[0], list[Clause]()
-    for part in ctx.objects(phrase, "an object to release"):
+    before = [part for part in ctx.last if not ctx.scene.own(part)] if phrase.verb == "let go" else []
+    for part in before if before and not phrase.has("thing") else ctx.objects(phrase, "an object to release"):
         clause = near(ctx, hand, ctx.movable(part))
         made.append(clause.but(within=clause["within"] + _AWAY, apart=True))
     return made

@@ -22,6 +22,9 @@ _WAVE = 0.25  # how far a part that waves swings to either side, as a share of i
 
 def turn_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return the clauses of joints, or of knees and elbows, that are turned."""
+    palms = all(words[-1] in ("palm", "palms") for words in ctx.named(phrase))
+    if palms and phrase.has("direction") and not phrase.has("angle", "angle_to"):  # "turn the palm up"
+        return st.arranged(ctx, phrase, ctx.things(phrase))
     if joints := ctx.joints(phrase):
         return st.joint(ctx, phrase, joints)
     if (ways := phrase.ways(keep=True)) and len(ways) == 1 and ways[0] in ("left", "right"):
@@ -84,7 +87,11 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     elif state and str(state.children[0]) == "overhead" and sign > 0:
         phrase.only(way, f"goes {way}")
         phrase.take("state")
-        return [st.overhead(ctx, part) for part in st.free_of(ctx, things, phrase.verb)]
+        limbs = [part for part in things if phrase.has("path") and part.words.split()[-1] in HINGES]
+        if limbs and phrase.one("path").children[0].type != "STRAIGHT":
+            raise phrase.unread(state, "does not go with a path")
+        made = st.straight(ctx, limbs)
+        return [*(st.overhead(ctx, part) for part in st.free_of(ctx, things, phrase.verb)), *made]
     elif (
         ctx.scene.stands and [part.place for part in things] == [ctx.scene.root] and not phrase.has("place", "angle")
     ):
@@ -172,6 +179,8 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     things = ctx.things(phrase, hinge=bool({*states} & {*st.BENT, *st.STRAIGHT}))
     if states and (place := phrase.has("place")):
         raise phrase.unread(place)
+    if phrase.has("path") and phrase.has("place"):  # "hold the arm to the side at shoulder height"
+        return st.arranged(ctx, phrase, things)
     if at := st.placed(ctx, phrase, things):
         return at
     states += phrase.ways() + [ctx.span(slot) for slot in phrase.take("path")]
@@ -228,6 +237,30 @@ def _close(ctx: Context, phrase: Phrase, opens: bool = False) -> list[Clause]:
     return ctx.closed
 
 
+def _spread(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return that the fingers of hands are apart, or that arms point sideways."""
+    share, fingers = phrase.has("share"), ctx.fingers(phrase)
+    if phrase.share() == 0.5:
+        raise phrase.unread(share)
+    if not fingers:
+        things = ctx.things(phrase, "what to spread, as in spread the fingers")
+        if any(part.words.split()[-1] != "arm" for part in things):
+            raise NotRead(things[0].words, "does not spread; say point it sideways")
+        if (path := phrase.one("path")) and path.children[0].type != "SIDEWAYS":
+            raise phrase.unread(path)
+        return st.in_state(ctx, things, "sideways")
+    made = list[Clause]()
+    for hand in dict.fromkeys(of.hand for of in fingers):  # of both hands, or the index and the middle finger of one
+        digits = [digit for of in fingers if of.hand == hand for digit in of.digits]
+        words = " and ".join(of.words for of in fingers if of.hand == hand)
+        if len(digits) < 2 or hand.jaws:
+            raise NotRead(words, "is not several fingers, which can be apart")
+        if not any(map(ctx.scene.spreads, digits)):
+            raise NotRead(words, "has no joint that spreads its fingers")
+        made.append(ctx.clause(c.spread, words=words, tips=tuple(ctx.scene.tip(hand, digit) for digit in digits)))
+    return made
+
+
 def lean(ctx: Context, phrase: Phrase) -> list[Clause]:
     """Return that the trunk, or another body, is tilted."""
     scene = ctx.scene
@@ -264,5 +297,6 @@ def lean(ctx: Context, phrase: Phrase) -> list[Clause]:
 PART_VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {
     "RAISE": _raise, "LOWER": lambda ctx, phrase: _raise(ctx, phrase, -1), "POINT": _point, "WAVE": _wave,
     "BEND": _bend, "STRAIGHTEN": lambda ctx, phrase: _bend(ctx, phrase, -1), "LEAN": lean,
+    "SPREAD": _spread,
     "CLOSE": _close, "OPEN": lambda ctx, phrase: _close(ctx, phrase, opens=True),
 }  # fmt: skip
