@@ -153,7 +153,7 @@ class Scene:
         return found if len(found) > 1 and all(map(self.own, found)) else []
 
     def unsided(self, words: Sequence[str], part: Part) -> list[Part]:
-        """Return the parts at other places of which no name tells the side, so that words for a side can mean them."""
+        """Return the parts at other places whose names tell no side, so that words for a side can mean them."""
         around = part.words.split()
         if not side_of(words) or place_of(words) or not place_of(around):
             return []
