@@ -296,7 +296,7 @@ def test_other_packages_bring_entries(monkeypatch: pytest.MonkeyPatch):
         EntryPoint("broken", "json:nothing_of_this_name", "movlr_jax.judges"),
     ]
     monkeypatch.setattr(
-        "movlr_jax._util.registry.entry_points", lambda group: [p for p in points if p.group == group]
+        "movlr_jax._util.registry._installed", lambda group, _: {p.name: p for p in points if p.group == group}
     )
     registry: Registry = Registry("judge", "movlr_jax.judges", {"mine": 1})
     import json

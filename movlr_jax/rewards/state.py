@@ -326,7 +326,7 @@ class Fields(Generic[A]):
         return self._given(self._step.act[..., indices])
 
     def touch(self, name: str) -> A:
-        """[] N, never negative | normal contact force on a foot, finger or object"""
+        """[] N, never negative | normal force of all contacts of a foot, finger or object, whatever it touches"""
         first, *others = self._find("touch part", name, self._layout.touch)
         sensors = self._step.sensors
         return self._given(sum((sensors[..., a] for a in others), sensors[..., first]))

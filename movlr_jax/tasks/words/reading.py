@@ -285,7 +285,11 @@ def _whole(text: str, scene: Scene, known: set[str]) -> Sentence:
         raise NotRead(word, f"makes no sense after {before!r}" if before else "begins no motion", at) from None
     except lark.UnexpectedEOF:
         raise NotRead(text.split()[-1] if text else "", "is not the end of a sentence", len(text)) from None
-    return _meant(CollapseAmbiguities().transform(tree)[:_MOST_PARSES], text, scene)
+    sentence = _meant(CollapseAmbiguities().transform(tree)[:_MOST_PARSES], text, scene)
+    always = re.search(r"\b(?:whole time|all time|at all times|throughout)\b", text)
+    if always and len(sentence.phases) > 1:
+        raise NotRead(always[0], "can be said of one part or of all; say it without, of each part", always.start())
+    return sentence
 
 
 def _meant(parses: Sequence[lark.Tree], text: str, scene: Scene) -> Sentence:
