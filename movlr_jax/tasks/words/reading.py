@@ -97,7 +97,7 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"\bin (?:less than|under|at most|no more than) (?=(?:{_NUMBERS}) ?s(?:ec|econds?)?\b)", "within "),
     (r"\b(?:mov|shift)(e|ing|)\b (?:the|your|its) (?:whole )?body (?=(?:by )?\d|to\b|forward|back|left|right)",
      lambda found: "moving " if found[1] == "ing" else "move "),
-    (r"\btip(ping)? over\b", lambda found: f"fall{'ing' * bool(found[1])} over"),
+    (r"\btip(ping)? over\b(?! (?:the|a|an|it|your|its)\b)", lambda found: f"fall{'ing' * bool(found[1])} over"),
     (r"\btip(?:ping)? (?=(?:past|beyond|more than|by more than) -?\d)", "tilting "),
     (rf"\b(?:past|beyond) (?=(?:{_NUMBERS}) ?(?:{_UNITS})\b)", "more than "),
     (rf"\b(?:about|approximately|roughly|exactly) (?=(?:{_NUMBERS}) ?-?(?:{_UNITS})\b)", ""),
