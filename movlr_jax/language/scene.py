@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import mujoco
 import numpy as np
 
+from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.world import EARTH, box_corners
 from movlr_jax.models.actuators import has_muscles, servos
@@ -16,6 +17,7 @@ from movlr_jax.models.names import words_of
 from movlr_jax.rewards.term import axis_text
 from movlr_jax.tasks import Task
 
+_CLOSE = 0.02  # m from a thing, within which what stands still is told
 _TOUCH_N = 0.5  # smaller contact forces are not listed
 _FEW = 24  # bodies of a model of one's own, whose positions are all listed
 _LIKE_EARTH = 0.05  # m/s^2, a smaller difference of gravity is not mentioned
@@ -228,7 +230,23 @@ def _thing(model: mujoco.MjModel, data: mujoco.MjData, body: int, gravity: float
             f"; along its x, y and z axes it measures {sizes} cm, with its centre at {_vector((low + high) / 2)} m "
             "from its origin"
         )
-    return f"{text}. Its axes point to: {_axes(data, body)}."
+    others = dict.fromkeys(int(b) for pair in contact_bodies(model, data) if body in pair for b in pair if b != body)
+    near = {model.body(b).name: gap for b, gap in _close(model, data, body).items() if b not in others}
+    touched = [f"It touches {_quoted(model.body(b).name for b in others) or 'nothing'}"]
+    touched += [f"`{name or 'the ground'}` is {100 * gap:.1f} cm away" for name, gap in near.items()]
+    return f"{text}. {'; '.join(touched)}. Its axes point to: {_axes(data, body)}."
+
+
+def _close(model: mujoco.MjModel, data: mujoco.MjData, body: int) -> dict[int, float]:
+    """Return what stands still within 2 cm of a body, with the distance in m."""
+    solid = [int(g) for g in np.flatnonzero((model.geom_contype | model.geom_conaffinity) != 0)]
+    own = [g for g in solid if model.geom_bodyid[g] == body]
+    found = dict[int, float]()
+    for other in (g for g in solid if model.body_weldid[model.geom_bodyid[g]] == 0):
+        gap = min(mujoco.mj_geomDistance(model, data, g, other, _CLOSE, None) for g in own) if own else _CLOSE
+        if gap < found.get(b := int(model.geom_bodyid[other]), _CLOSE):
+            found[b] = gap
+    return found
 
 
 def _corners(model: mujoco.MjModel, data: mujoco.MjData, bodies: Sequence[int]) -> np.ndarray:

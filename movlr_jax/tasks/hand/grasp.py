@@ -26,6 +26,7 @@ from movlr_jax.types import Trajectory
 OVERLAP = 1e-3  # m, largest penetration of hand and object at the start
 FALLEN = 0.03  # m below the start height: the object is off the table, or on its side
 LIFTED = 0.03  # m above the start height
+_PRESSED_N = 0.5  # a smaller contact force is none
 SOLID = {"contype": 1, "conaffinity": 1}  # explicit, since the defaults of a model may disable contacts
 LOOK = {"contype": 0, "conaffinity": 0, "mass": 0}  # visual only
 MAGENTA = (1.0, 0.15, 0.85, 1.0)  # rgba of the outline that shows the target; nothing else has this colour
@@ -185,7 +186,7 @@ def grasp_task(
             score=score,
             diagnose=lambda metrics: diagnose(metrics, thing),
             focus=focus,
-            series=lambda episode, task: errors(episode, task, thing, goal),
+            series=lambda episode, task: courses(episode, task, thing, goal),
             success=goal.text(thing),
             hold_s=goal.grip.hold_s,
             tie=TIE,
@@ -240,6 +241,18 @@ def errors(episode: Trajectory, task: Task, thing: str, goal: GraspGoal) -> dict
     angle = 2 * np.arccos(np.clip(np.abs(seen.quat(thing) @ goal.quat), 0.0, 1.0))
     distance = np.linalg.norm(seen.pos(thing) - goal.pos, axis=1)
     return {"object_position_error_m": distance, "object_orientation_error_rad": angle}
+
+
+def courses(episode: Trajectory, task: Task, thing: str, goal: GraspGoal) -> dict[str, np.ndarray]:
+    """Return the errors [T] of `thing`, how far it rose and slipped in the hand, m, and how many parts press."""
+    seen, hand = Readout(task.layout, episode.steps), task.roles["hand"]
+    place = np.einsum("tji,tj->ti", seen.rot(hand), seen.pos(thing) - seen.pos(hand))
+    pressed = [np.asarray(seen.touch(part)) > _PRESSED_N for part in task.adapter.touch]
+    return errors(episode, task, thing, goal) | {
+        "object_raised_m": seen.pos(thing)[:, 2] - seen.pos(thing)[0, 2],
+        "object_slip_m": np.linalg.norm(place - place[0], axis=1),
+        "parts_in_contact": np.sum(pressed, axis=0).astype(float),
+    }
 
 
 def measure(episode: Trajectory, task: Task, thing: str, goal: GraspGoal) -> Metrics:
