@@ -87,9 +87,10 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     elif state and str(state.children[0]) == "overhead" and sign > 0:
         phrase.only(way, f"goes {way}")
         phrase.take("state")
-        limbs = [part for part in things if phrase.has("path") and part.words.split()[-1] in HINGES]
-        if limbs and phrase.one("path").children[0].type != "STRAIGHT":
-            raise phrase.unread(state, "does not go with a path")
+        path = phrase.one("path")  # "straight overhead"
+        if path and path.children[0].type != "STRAIGHT":
+            raise phrase.unread(path)
+        limbs = [part for part in things if path and part.words.split()[-1] in HINGES]
         made = st.straight(ctx, limbs)
         return [*(st.overhead(ctx, part) for part in st.free_of(ctx, things, phrase.verb)), *made]
     elif (
