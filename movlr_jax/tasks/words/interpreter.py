@@ -237,6 +237,7 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
     if on := next((cl for cl in phase if cl.row is c.over and cl["word"] == "on" and cl["part"] in lifted), None):
         why = f"contradicts that {on['part'].words} is lifted at the same time; say which is first, with 'then'"
         raise NotRead(f"on the {on['other'].words}", why, len(ctx.text))
+    _stands_on(ctx, phase, {part.place for part in lifted})
     kept = {clause["thing"] for clause in phase if clause.row is c.untouched}
     if any(clause.row is c.near and clause["other"] in kept for clause in phase):
         raise NotRead(str(ctx.verb), "is both asked for and excluded")
@@ -274,6 +275,14 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
         phase = [cl.but(hand=None, thing=None, within=0.0) if cl.row is c.gripped else cl for cl in phase]
     alone = _rows(phase) == {c.bent}
     return [cl.but(still=cl["still"] and alone) if cl.row is c.bent else cl for cl in phase]
+
+
+def _stands_on(ctx: Context, phase: Sequence[Clause], lifted: set[str]) -> None:
+    """Raise NotRead where all that the body stands on should be up, and it does not jump."""
+    for kind in ("feet", "legs") if ctx.scene.stands and c.jump not in _rows(phase) else ():
+        every = {part.place for part in ctx.scene.known(["all", kind]) if ctx.scene.own(part)}
+        if len(every) > 1 and every <= lifted:
+            raise NotRead(kind, "cannot all be up, as the body stands on them; say jump", len(ctx.text))
 
 
 def _sets(clause: Clause) -> str:

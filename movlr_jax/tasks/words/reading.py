@@ -109,6 +109,10 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"\b({_NUMBERS}) and a half (?={_UNITS})\b", lambda found: f"{NUMBERS.get(found[1].lower()) or found[1]}.5 "),
     (r"\ban? (?=(?:centi)?met(?:er|re)\b)|(?:(?<=for )|(?<=in )|(?<=over ))a (?=second\b)", "1 "),
     (r"\bminus (?=\d)", "-"),
+    (r"(?<!\S)\+(?=\d)|(?<=\bwave) (?:from )?side to side\b|(?<=\bwave it) (?:from )?side to side\b", ""),
+    (r"\bstay (?:down|low|there) (?=for\b)", "hold "),
+    (r"\bwithout (the|your|its) (\w+) (bend|lean|tilt|roll|turn|mov)ing\b",
+     lambda found: f"without {'tilt' if found[3] == 'roll' else found[3]}ing {found[1]} {found[2]}"),
     (rf"\b(?:do|perform) ({_NUMBERS}) (squat|jump|hop)s\b", r"\2 \1 times"),
     (r"\bthrough (?=-?\d|(?:an?|one) (?:full|half|quarter|whole) turn\b|half an? turn\b)", "by "),
     (r"(?<=\d) ?(?:feet|foot)\b", " ft"),
@@ -123,7 +127,8 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b(?:for )?(?:one|1|an?) (?=(?:full|half|quarter|whole) (?:turn|circle)\b)", ""),
     (rf"\b(?:another|a further) (?=(?:{_NUMBERS}) (?:{_UNITS})\b)|(?<=\bm) more\b|(?<=\bmeters) more\b", ""),
     (rf"\b(while|but) (?!(?:you|it|they|(?:the |your |its )?(?:{_WHOLE}))\b)([\w ]+?) (?:stays?|remains?) "
-     r"(?=(?:still|upright|level|straight|bent|closed|open|curled|up|down|in place|where|on the (?:floor|ground))\b)",
+     r"(?=(?:still|upright|level|straight|bent|closed|open|curled|up|down|in place|where|planted"
+     r"|on the (?:floor|ground))\b)",
      r"\1 keeping \2 "),
     (r"\bwithout letting ((?:the|your) [\w ]+?) touch (?=the (?:ground|floor)\b)", r"and keep \1 off "),
     (r"\bpick ((?:the|a|an) [\w ]+?) up\b", r"pick up \1"),

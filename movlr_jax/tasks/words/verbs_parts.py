@@ -114,7 +114,8 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
 def _point(ctx: Context, phrase: Phrase) -> list[Clause]:
     said = [word for words in ctx.named(phrase) for word in words[-1:]]
     said = [part.words.split()[-1] for part in ctx.last] if said == ["it"] else said
-    if phrase.verb == "extend" and said and {*said} <= {*HINGES.values()}:
+    wrist = said == ["wrist"] and phrase.has("angle")
+    if phrase.verb == "extend" and said and (wrist or {*said} <= {*HINGES.values()}):
         return _bend(ctx, phrase, -1)
     if (phrase.verb == "swing" or phrase.has("angle", "angle_to")) and (joints := ctx.joints(phrase)):
         return st.joint(ctx, phrase, joints)
