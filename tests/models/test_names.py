@@ -107,7 +107,7 @@ def test_the_right_foot_is_not_the_left_one(feet: tuple[str, str]):
     left, right = feet
     assert raised("raise the right foot", *feet) == [right]
     assert raised("lift the left leg", *feet) == [left]
-    assert raised("raise both feet", *feet) == [left, right]
+    assert raised("raise both feet and jump", *feet) == [left, right]
     assert roles_of(body_of(*feet).compile())["right_foot"] == right
 
 

@@ -73,6 +73,6 @@ def test_a_side_that_neither_numbers_nor_places_of_parts_tell_is_an_error(tmp_pa
     refused = mj.load_task(model=str(file), instruction="raise the right foot").scoring.motion
     assert refused
     assert re.search(r"names the right foot.*it has: foot1 \(foot_1\), foot2 \(foot_2\)", refused.problem)
-    motion = mj.load_task(model=str(file), instruction="raise both feet").scoring.motion
+    motion = mj.load_task(model=str(file), instruction="raise both feet and jump").scoring.motion
     assert motion
     assert [part.place for part in motion.parts] == ["foot_1", "foot_2"]
