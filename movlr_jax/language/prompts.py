@@ -227,7 +227,7 @@ def feedback(request: ProposalRequest) -> dict[str, Any]:
         name = of[name].parent
     return {
         "feedback": (
-            critique_text(critique, parent, middle=len(request.trials) > 1)
+            critique_text(critique, parent, several=len(request.trials) > 1)
             if critique
             else "Nothing is known about its motion."
         ),
@@ -346,18 +346,18 @@ def statistics(candidate: Evaluation) -> list[dict[str, Any]]:
     return rows
 
 
-def critique_text(critique: Critique, motion: Evaluation, middle: bool = False) -> str:
+def critique_text(critique: Critique, motion: Evaluation, several: bool = False) -> str:
     """Return what a critique says of `motion`; whether it is a success where a critic saw it or a measure says.
 
     It is empty where the critic found nothing. Advice for a problem that is told already names terms of the scripted
-    proposer, which the reader does not have. middle: whether it is the middle one of several trials.
+    proposer, which the reader does not have. several: whether the program had other trials, too.
     """
     decided = critique.success or bool(critique.observation) or "success" in motion.metrics
     if not (decided or critique.problems or critique.advice):
         return ""
     advice = [a for a in critique.advice if a.reason not in critique.problems]
     return fill(
-        "critique_text", critique=critique, advice=advice, author=critique.author, decided=decided, middle=middle
+        "critique_text", critique=critique, advice=advice, author=critique.author, decided=decided, several=several
     )
 
 

@@ -12,7 +12,7 @@ from movlr_jax.biomech.contacts import contact_bodies
 from movlr_jax.biomech.muscles import enabled_actuators
 from movlr_jax.biomech.world import EARTH, box_corners
 from movlr_jax.models.actuators import has_muscles, servos
-from movlr_jax.models.derived import base_joints
+from movlr_jax.models.derived import base_joints, colliding
 from movlr_jax.models.names import words_of
 from movlr_jax.rewards.term import axis_text
 from movlr_jax.tasks import Task
@@ -239,7 +239,7 @@ def _thing(model: mujoco.MjModel, data: mujoco.MjData, body: int, gravity: float
 
 def _close(model: mujoco.MjModel, data: mujoco.MjData, body: int) -> dict[int, float]:
     """Return what stands still within 2 cm of a body, with the distance in m."""
-    solid = [int(g) for g in np.flatnonzero((model.geom_contype | model.geom_conaffinity) != 0)]
+    solid = [int(g) for g in np.flatnonzero(colliding(model))]
     own = [g for g in solid if model.geom_bodyid[g] == body]
     found = dict[int, float]()
     for other in (g for g in solid if model.body_weldid[model.geom_bodyid[g]] == 0):
