@@ -411,8 +411,7 @@ def _excluding(ctx: Context, verb: lark.Token, slots: list[Tree]) -> list[Clause
     amounts = [slot for slot in slots if slot.data in _AMOUNT_SLOTS]
     most = Phrase(ctx.text, str(verb), amounts)
     allowed = most.number("distance", "angle")
-    odd = verb.type == "TRAVEL" and any(slot.data == "angle" for slot in amounts)
-    if odd or most.left or (amounts and most.bound != "more than"):
+    if most.left or (amounts and most.bound != "more than"):
         raise NotRead(str(verb), "cannot be excluded by an amount", verb.start_pos or 0)
     sided = any(slot.data == "direction" for slot in slots)
     slots = [slot for slot in slots if slot not in amounts and not _as_it_is(slot, verb)]
@@ -421,6 +420,11 @@ def _excluding(ctx: Context, verb: lark.Token, slots: list[Tree]) -> list[Clause
     seconds, made = _time(phrase), _made(ctx, verb, phrase)
     phrase.done()
     ctx.balance, ctx.lowest, ctx.leaned = (True if verb.type == "FALL" else balance), lowest, []
+    degrees = any(slot.data == "angle" for slot in amounts)
+    if allowed and any(clause.measure.metric.endswith("_rad") != degrees for clause in made):
+        raise NotRead(
+            str(verb), "cannot be excluded by this amount: its measure has another unit", verb.start_pos or 0
+        )
     made = [] if verb.type == "FALL" else [_never(ctx, clause, verb, sided, allowed) for clause in made]
     return [*made, ctx.clause(c.lasts, s=seconds)] if seconds else made
 
