@@ -244,6 +244,12 @@ def _stopped(model: mujoco.MjModel, data: mujoco.MjData, hand: Hand) -> Hand:
     return replace(hand, digits=tuple(digits))
 
 
+def spreads(model: mujoco.MjModel, digit: Digit) -> bool:
+    """Return whether a finger has a joint that does not flex it."""
+    joints = {model.joint(j).name for body in digit.bodies for j in _joints(model, body)}
+    return bool(joints - {name for name, _, _ in digit.joints})
+
+
 def facing(model: mujoco.MjModel, data: mujoco.MjData, hand: Hand) -> np.ndarray:
     """Return the direction [3] in the world to which a palm faces: that in which its fingertips begin to close."""
     joints = [joint for digit in hand.fingers for joint in digit.joints]

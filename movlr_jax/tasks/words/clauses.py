@@ -53,7 +53,7 @@ _FASTEST = 5.0  # times the usual speed, from which "as fast as possible" scores
 _SLOWING_S = 1.0  # s before the end of a travel in which it slows down
 _BACK = 2.0  # 1/s, of a body that strays: speed of its way back per m
 _ASIDE_M, _ASIDE = 0.3, 0.1  # m, or share of the distance, that a travel may end beside its place
-STAYS = 0.3  # m, a body that stays in place is within
+_STAYS = 0.3  # m, a body that stays in place is within
 CYCLE_S = 2.0  # in which a body goes down and comes up
 WAVES_HZ, STEPS_HZ = 1.0, 2.0
 JUMPED = 0.05  # m, height of a jump that counts
@@ -62,7 +62,7 @@ PACE = 0.25  # tolerance of a speed over a distance, in which it starts
 LEANS = np.deg2rad(10.0)  # of a body that leans without an amount
 LEAN = "lean"  # what a body changes that tilts as a whole
 CLOSED, OPEN = 0.7, 0.2  # shares of their way at which fingers or jaws count as closed, and as open or straight
-SPREAD = 0.01  # m, by which the tips of fingers are farther apart that spread
+_SPREAD = 0.01  # m, by which the tips of fingers are farther apart that spread
 BENT = Goal(0.35, best=1.5, scale=0.5)  # rad, of a joint without an amount
 _AMOUNT = re.compile(r"(\d[\d.]*(?:°| (?:m|cm|mm|rad)\b(?!/)))")
 _AMOUNTS = ("by", "to", "amount", "angle", "distance", "depth")  # arguments of rows
@@ -304,7 +304,7 @@ def stay(of: Subject, at: Vector | None = None, within: float | None = None) -> 
         sway = Term("sway", "steady", 6.0, error(of.horizontal(f"({VELOCITY} + {_BACK:g} * {strayed})")))
     return Measure(
         f"stay in place{_by(within, word='within')}", "drift_error_m", of.horizontal(of.moved),
-        Goal(high=within or STAYS, scale=within or STAYS), (sway,),
+        Goal(high=within or _STAYS, scale=within or _STAYS), (sway,),
         kind="steady", counts="worst", changes="place",
     )  # fmt: skip
 
@@ -732,8 +732,8 @@ def spread(of: Subject, words: str, tips: tuple[Part, ...]) -> Measure:
     gaps = ", ".join(f"{apart(a, b)} - {apart(a, b, 'state.initial')}" for a, b in pairwise(tips))
     name, least = identifier(words), f"jnp.min(jnp.array([{gaps}]))"
     return Measure(
-        f"fingers of {words} spread", f"{name}_spread_m", least, Goal(SPREAD, best=3 * SPREAD, scale=SPREAD),
-        (Term(f"{name}_spread", "joint", 20.0, f"jnp.tanh({least} / {2 * SPREAD:g})"),),
+        f"fingers of {words} spread", f"{name}_spread_m", least, Goal(_SPREAD, best=3 * _SPREAD, scale=_SPREAD),
+        (Term(f"{name}_spread", "joint", 20.0, f"jnp.tanh({least} / {2 * _SPREAD:g})"),),
         kind="joint", changes=f"{name}_spread", parts=tips,
     )  # fmt: skip
 

@@ -171,11 +171,6 @@ class Scene:
         """Its hands and grippers with their fingers or jaws, the right one first."""
         return hands_of(self.model, self.data)
 
-    def spreads(self, digit: Digit) -> bool:
-        """Whether a finger has a joint that does not flex it."""
-        joints = [j for body in digit.bodies for j in np.flatnonzero(self.model.jnt_bodyid == body)]
-        return bool({self.model.joint(int(j)).name for j in joints} - {name for name, _, _ in digit.joints})
-
     def tip(self, hand: Hand, digit: Digit) -> Part:
         """Return the end of a finger: a site that is its tip, or its last body."""
         at = [s for s in self.sites if self.model.site(s).bodyid[0] == digit.tip]

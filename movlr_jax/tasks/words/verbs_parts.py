@@ -7,7 +7,7 @@ from collections.abc import Callable
 import lark
 import numpy as np
 
-from movlr_jax.models.hands import fingers_of
+from movlr_jax.models.hands import fingers_of, spreads
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words import states as st
 from movlr_jax.tasks.words.clauses import Clause
@@ -257,7 +257,7 @@ def _spread(ctx: Context, phrase: Phrase) -> list[Clause]:
         words = " and ".join(of.words for of in fingers if of.hand == hand)
         if len(digits) < 2 or hand.jaws:
             raise NotRead(words, "is not several fingers, which can be apart")
-        if not any(map(ctx.scene.spreads, digits)):
+        if not any(spreads(ctx.scene.model, digit) for digit in digits):
             raise NotRead(words, "has no joint that spreads its fingers")
         made.append(ctx.clause(c.spread, words=words, tips=tuple(ctx.scene.tip(hand, digit) for digit in digits)))
     return made
