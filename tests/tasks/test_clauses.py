@@ -201,6 +201,14 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
             np.deg2rad(30),
             1,
         ),
+        (
+            "panda",
+            "rotate joint1 by 30 degrees",
+            {"joint1": -np.deg2rad(30)},
+            "joint1_turned_rad",
+            -np.deg2rad(30),
+            0,
+        ),
         ("panda", "move finger_joint1 by 2 cm", {"finger_joint1": 0.02}, "finger_joint1_moved_m", 0.02, 1),
         ("panda", "move finger_joint1", {"finger_joint1": 0.035}, "finger_joint1_moved_m", 0.035, 1),
         ("panda", "move finger_joint1", {"finger_joint1": 0.01}, "finger_joint1_moved_m", 0.01, 0),
@@ -280,6 +288,7 @@ def fingers(base: float, tip: float, but: dict[str, float] | None = None) -> dic
     [
         ("make a fist", fingers(1.3, 1.2), "hand_closed_fraction", 1.25 / QUARTER, 1),
         ("make a fist", fingers(1.3, 0.8), "hand_closed_fraction", 1.05 / QUARTER, 0),
+        ("make a fist", fingers(1.3, 1.2, {"index_base": 0.1}), "hand_closed_fraction", 0.65 / QUARTER, 0),
         ("make a fist", {}, "hand_closed_fraction", 0.0, 0),
         ("turn the palm down", {"wrist": 0.2}, "palm_direction_error_rad", 0.2, 1),  # positive angles lower fingers
         ("turn the palm down", {"wrist": 0.6}, "palm_direction_error_rad", 0.6, 0),
