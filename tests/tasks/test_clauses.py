@@ -14,6 +14,7 @@ from mujoco import mjx
 import movlr_jax as mj
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.readout import Readout
+from movlr_jax.tasks.words import clauses as c
 from movlr_jax.types import Step
 
 DT = 0.02  # s
@@ -266,6 +267,30 @@ def test_flight_measure_of_made_motion(words: str, metric: str, height: float, s
         ("person", "do not move the left arm", {"left_elbow": -0.5}, "left_arm_still_error_rad", 0.5, 0),
         ("person", "do not move the left arm", {"right_elbow": -0.5}, "left_arm_still_error_rad", 0.0, 1),
         ("cart", "keep the pole upright", {"hinge": 0.4}, "pole_tilt_error_rad", 0.4, 0),
+        (
+            "person",
+            "raise the left arm forward by 45 degrees",
+            {"left_shoulder_y": -np.pi / 4},
+            "left_arm_direction_error_rad",
+            0.0,
+            1,
+        ),
+        (
+            "person",
+            "raise the left arm forward by 45 degrees",
+            {"left_shoulder_x": np.pi / 4},
+            "left_arm_direction_error_rad",
+            np.pi / 3,
+            0,
+        ),
+        (
+            "person",
+            "raise the left arm to the side by 30 degrees",
+            {"left_shoulder_x": 0.40},
+            "left_arm_direction_error_rad",
+            np.pi / 6 - 0.40,
+            0,
+        ),
     ],
 )
 def test_part_measure_of_made_motion(
@@ -314,6 +339,30 @@ def test_hand_measure_of_made_motion(words: str, angles: dict[str, float], metri
     task = made("hand", words)
     found = motion(task, joints(task, **angles))
     assert (found[metric], found["success"]) == (pytest.approx(value, abs=1e-3), success)
+
+
+@pytest.mark.parametrize(
+    ("words", "body", "toward"),
+    [
+        ("abduct the left hip by 10 degrees", "toes_l", (0, 1, 0)),
+        ("abduct the right hip by 10 degrees", "toes_r", (0, -1, 0)),
+        ("adduct the right hip by 10 degrees", "toes_r", (0, 1, 0)),
+        ("dorsiflex the left ankle by 10 degrees", "toes_l", (0, 0, 1)),
+        ("plantarflex the right ankle by 10 degrees", "toes_r", (0, 0, -1)),
+    ],
+)
+def test_anatomical_words_move_the_foot_that_way(words: str, body: str, toward: tuple[int, ...]):
+    """The legs face along x at the start."""
+    task = mj.simple_task(name="t", model="myolegs26", description=words, start_noise=0.0)
+    assert task.scoring.motion
+    (asked,) = (clause for clause in task.scoring.motion.clauses if clause.row is c.joint)
+    data, moved = mujoco.MjData(task.model), []
+    for angle in (0.0, asked["sign"] * asked["by"]):
+        data.qpos[:] = start(task)
+        data.joint(asked["name"]).qpos[0] += angle
+        mujoco.mj_kinematics(task.model, data)
+        moved.append(data.body(body).xpos.copy())
+    assert (moved[1] - moved[0]) @ np.array(toward) > 0.01
 
 
 @pytest.mark.skipif(not SHADOW.exists(), reason="this version of mujoco-mjx has no Shadow Hand")

@@ -542,10 +542,12 @@ def pointed(
     word: str = "upright",
     axis: Vector | None = None,
     at: Part | None = None,
+    by: float | None = None,
 ) -> Measure:
     """Angle in rad between a direction in the world, or that to another part, and a limb or an axis of a body.
 
-    axis: [3], in the frame of the body; None for a limb, which is level by its angle to the horizontal.
+    axis: [3], in the frame of the body; None for a limb, which is level by its angle to the horizontal. by: rad, of
+    the turn from the start that brings a limb to `way`.
     """
     name = f"{part.name}_{word.replace(' ', '_')}"
     if axis is None:  # from where the limb begins to its end
@@ -557,11 +559,12 @@ def pointed(
     reached = f"jnp.dot({limb}, {there}) / (jnp.linalg.norm({there}) + 1e-6)" if at else along(limb, way)
     cosine, level = f"jnp.clip({f'{reached} / {size}' if size else reached}, -1.0, 1.0)", word == "level" and not axis
     off = f"jnp.abs(jnp.arcsin({cosine}))" if level else f"jnp.arccos({cosine})"
+    near = OFF if by is None else about(by, ANGLE, Goal()).high - by
     return Measure(
-        f"{part.words} {word}",
+        f"{part.words} {word}{_degrees(by)}",
         f"{part.name}_{'tilt' if word in ('upright', 'level') else 'direction'}_error_rad", off,
-        Goal(high=OFF, scale=0.5),
-        (Term(name, "part", 10.0, error(off)) if axis or level else Term(name, "part", 20.0, reached),),
+        Goal(high=near, scale=0.5),
+        (Term(name, "part", 10.0, error(off)) if axis or level or by else Term(name, "part", 20.0, reached),),
         changes=part.name, parts=(part, at) if at else (part,),
     )  # fmt: skip
 
@@ -576,12 +579,14 @@ def near(
     once: bool = False,
     any_part: bool = False,  # whether the words say no part, so that none touches it where they exclude that
     shapes: Shapes | None = None,  # of a part with what hangs on it, and of the other one
+    gap: float | None = None,  # m between their surfaces, if the words say how near
 ) -> Measure:
     """Distance in m between a part and another one, or between their surfaces.
 
     apart: whether it should be greater than `within`. once: whether the least distance of the phase counts.
     """
     word = "to" if not must else "away from" if apart else "meets" if once else "at"
+    word = word if gap is None else f"within {quantity(gap, 'gap_m')} of"
     name, distance = f"{part.name}_to_{other.name}", f"jnp.linalg.norm({part.text()} - {other.text()})"
     terms = [Term(f"{name}_apart", "place", 20.0, f"jnp.minimum({distance}, {within:g})")]
     terms = terms if apart else distance_terms(name, part.text(), other.text())

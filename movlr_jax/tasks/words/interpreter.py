@@ -50,11 +50,13 @@ _OPPOSITE = {
 _ONCE = (c.turn, c.travel, c.risen)  # twice is more than once
 # verbs of which the second undoes the first
 _UNDONE = (("CLOSE", "OPEN"), ("RAISE", "LOWER"), ("BEND", "STRAIGHTEN"), ("PICK", "PUT"), ("RAISE", "PUT"),
-           ("GRASP", "RELEASE"))  # fmt: skip
+           ("GRASP", "RELEASE"), ("LOWER", "RISE"), ("SQUAT", "RISE"))  # fmt: skip
 _SAYS_WORD = (c.travel, c.face, c.risen, c.at_height, c.leaned)
 _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
 _ENDLESS = (c.stay, c.steps, c.never, c.still, c.untouched)  # they are so all the time
 _BEATS = (c.waves, c.jump)
+_GENTLE, _PRESSES = ("gently", "softly", "carefully"), ("TOUCH", "PUSH", "GRASP", "KICK", "PICK")
+_ON_LEGS = ("STEP", "JUMP", "SQUAT", "SIT", "LIE", "KNEEL")
 _SETTLES = ("SIT", "LIE", "KNEEL")  # "walk 2 m and sit down": who sits has walked
 _GOING = {c.travel, c.turn, c.around, c.jump}
 _REPEATED = (c.squat, c.raised, c.elevated, c.bent, c.joint, c.closed, c.leaned)
@@ -73,9 +75,9 @@ def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
     ctx, phases = Context(scene, text), list[list[Clause]]()
     for i, phase in enumerate(tree.children):
         for found in _groups(ctx, phase, last=i == len(tree.children) - 1):
-            down = next((n for n, before in enumerate(reversed(phases), 1) if c.squat in _rows(before)), 0)
+            down = next((n for n, before in enumerate(reversed(phases), 1) if _goes_down(scene, before)), 0)
             up = ctx.up and [cl.row for cl in found] == [c.stay]
-            if up and down == 1 and c.lasts not in _rows(phases[-1]):
+            if up and down == 1 and c.squat in _rows(phases[-1]) and c.lasts not in _rows(phases[-1]):
                 phases[-1] = _consistent(ctx, [*phases[-1], *found])  # "squat, then stand up"
             else:
                 phases.append(get_up(ctx) if up and down else found)
@@ -116,6 +118,12 @@ def _goes(scene: Scene, clause: Clause) -> bool:
     """Return whether a body may leave its place for a clause."""
     to_object = clause.row in (c.near, c.over) and not all(map(scene.own, clause.measure.parts))
     return to_object or clause.measure.changes in ("place", "heading") or clause.row in (c.jump, c.shifted)
+
+
+def _goes_down(scene: Scene, phase: Sequence[Clause]) -> bool:
+    """Return whether a body on its feet is lower after a phase, and has to rise to stand as before."""
+    lower = (cl for cl in phase if cl.row is c.at_height and not (cl["low"] or cl["least"]))
+    return c.squat in _rows(phase) or any(cl["amount"] < scene.of.height for cl in lower)
 
 
 def _climbs(scene: Scene, clause: Clause) -> bool:
@@ -167,6 +175,7 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
         comes = verb in ("return", "come") or any(child.find_data("start_place"))
         climbs = flies and any(_climbs(ctx.scene, clause) for clause in group)
         settles = isinstance(verb, lark.Token) and verb.type in _SETTLES and bool(_rows(group) & _GOING)
+        settles |= verb == "land" and bool(_rows(group) & (_GOING - {c.jump}))
         if not together and (climbs or settles or (comes and c.travel in _rows(group))):
             group = next_one()
         apart |= waited and not together and child.data == "clause" and isinstance(verb, lark.Token)
@@ -351,6 +360,7 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     if negated:
         return _excluding(ctx, verb, slots)
     phrase = Phrase(ctx.text, str(verb), [slot for slot in slots if not _as_it_is(slot, verb)])
+    _gently(phrase, verb)
     undone = {other for pair in _UNDONE if verb.type in pair for other in pair if other != verb.type}
     repeats = verb.type in ctx.verbs and phrase.has("distance", "angle")
     if undone & ctx.verbs or repeats:  # "make a fist, then open the hand again", "..., then walk 1 m again"
@@ -388,6 +398,16 @@ def _clause(ctx: Context, tree: Tree) -> list[Clause]:
     return made
 
 
+def _gently(phrase: Phrase, verb: lark.Token) -> None:
+    """Take "gently" as "slowly", but of what presses on something: no measure knows how hard. Raises NotRead."""
+    slow = lark.Tree("tempo", [lark.Token("TEMPO", "slowly")])
+    for i, slot in enumerate(phrase.left):
+        if slot.data == "tempo" and str(slot.children[0]) in _GENTLE:
+            if verb.type in _PRESSES:
+                raise phrase.unread(slot, "says how hard, which is not measured; say slowly")
+            phrase.left[i] = slow
+
+
 def _time(phrase: Phrase) -> float | None:
     """Take for how many seconds it lasts; None if it is not said."""
     seconds = phrase.number("duration")
@@ -398,7 +418,10 @@ def _time(phrase: Phrase) -> float | None:
 
 
 def _made(ctx: Context, verb: lark.Token, phrase: Phrase) -> list[Clause]:
-    goes = phrase.has("gap") and (verb.type == "STAND" or (verb.type == "STAY" and not ctx.begins))
+    if verb.type in _ON_LEGS and ctx.scene.limbless and not (verb.type == "STEP" and ctx.scene.flies):
+        raise phrase.no("needs legs, and this body has no joints but those of wheels or propellers")
+    stops = verb.type == "STAY" and verb not in ("stay", "remain") and not ctx.begins
+    goes = phrase.has("gap", "within") and (verb.type == "STAND" or stops)
     return _VERBS["TRAVEL" if goes else verb.type](ctx, phrase)  # "stand in front of the ball"
 
 

@@ -24,7 +24,7 @@ WAYS = {"forward": (1, 0, 0), "ahead": (1, 0, 0), "back": (-1, 0, 0), "left": (0
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
            "ten": 10, "half": 0.5}  # fmt: skip
 _UNITS = {"cm": 0.01, "cen": 0.01, "mm": 0.001, "inch": 0.0254, "ft": 0.3048, "deg": np.pi / 180, "rev": 2 * np.pi,
-          "km/": 1 / 3.6}  # fmt: skip
+          "km/": 1 / 3.6, "mph": 0.44704, "ms": 0.001, "milli": 0.001, "min": 60.0}  # fmt: skip
 _BENDS = ("waist", "neck", "head", "torso", "trunk")  # bodies that bend at the joints by which they hang on another
 _TIMES = {"once": 1, "twice": 2, "thrice": 3}
 

@@ -31,7 +31,10 @@ _MOST_UNREAD = 8
 _NUMBER = r"-?[\d.]+|[+-]?[xyz]"
 _ARTICLES = "the|a|an|its|your|his|her|their"
 _NUMBERS = "\\d[\\d.]*|" + "|".join(NUMBERS)
-_UNITS = "met(?:er|re)s?|m|cm|centimet(?:er|re)s?|seconds?|s|degrees?|revolutions?|times|inch(?:es)?"
+_UNITS = (
+    "met(?:er|re)s?|m|cm|mm|centimet(?:er|re)s?|seconds?|s|ms|min(?:utes?)?|degrees?|rad|revolutions?|times"
+    "|inch(?:es)?|ft"
+)
 # what is said in other words: a pattern -> the same in the words of the grammar, in this order
 _BEGINS = r"(?:^|(?<=[,;] )|(?<=\bthen )|(?<=\band ))"
 # after these, "back up" is up again
@@ -48,11 +51,12 @@ _MAKE = r"(?:make|have|let|get)(?: the| a| your)?"
 _SHOULD = r"^((?:the|your|both|its) [\w ]+?) (?:should|must|ha(?:s|ve) to|needs? to)"
 _ALONE = "bend|flex|straighten|extend|open|close|turn|rotate|move|wave|lean|tilt|pitch|stretch|point|stay|spread|curl"
 _WITH = "touch|tap|press|push|pull|kick|lift|grasp|grab|hold|reach(?= the| your| for)"
+_DIGIT = r"(?:the |your )?((?:thumb|index|middle|ring|little)(?: finger)?(?: tip)?)"
+_STATES = "still|straight|upright|level|horizontal|vertical|open|closed"
 _CHANGED = "covered|walked|travelled|traveled|gone|moved|driven|flown|turned|rotated|spun|climbed"
 _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
-    (r"[.!?]+\s*$", ""),
+    (r"(?:,? please)?[.!?]*\s*$", ""),
     (r"°", " degrees"),
-    (r"\b(finger|thumb)tip", r"\1 tip"),
     (r"^(?:please,? )?(?:(?:could|can|would|will) you(?: mind)?(?: please)?|i want you to|i would like you to) ", ""),
     (r"\b(you|they)'re\b", r"\1 are"),
     (r"\bit's\b", "it is"),
@@ -80,6 +84,21 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"^(?!.*\bthen\b)([^,;.]+),? after (\w+ing\b[^,;.]+)$", r"\2, then \1"),
     (r"^(?!.*\bthen\b)([^,;.]+),? after (?:you|it) (?!have\b|has\b)(\w+[^,;.]*)$", r"\2, then \1"),
     (r",? before (?=\w+ing\b)", ", then "),
+    (r"\b(while|as) (?:still|always) (?=\w+ing\b)", r"\1 "),
+    # "rotate joint4, keeping the gripper closed"
+    (r"(?<!ing),(?: while)? (?!bring|swing|ring|spring|wing|string)(\w+ing\b)"
+     r"(?! (?:(?:the|its|your|a) )?(?:same |constant |current )?(?:heading|altitude|height|balance)\b)",
+     lambda found: f" while {found[1]}" if not re.match(r"\s*\w+ing\b", found.string) else found[0]),
+    (rf"\b(?:perfectly|completely|absolutely|totally) (?=(?:{_STATES})\b)|\bkept (?=(?:{_STATES}|bent|at)\b)", ""),
+    (r"\b(?:and |but )?(?:do not|dont|never) let (?=(?:the|your|its) )", "without letting "),
+    (rf"\b({_NUMBERS}) more (?={_UNITS}\b)", r"\1 "),
+    (r"\ball (?:of )?(?:the )?other\b", "the other"),
+    (r"\b(the other (?:two|three|four))(?= (?:on|off|still|in|up|down|straight|bent|closed|open|where|as)\b|[,;.]|$)",
+     r"\1 others"),
+    (r"\b(above|below) (shoulder|head|hip|knee|waist|elbow) (?:height|level)\b", r"\1 the \2"),
+    (r"\breach (?=(?:both|the|your)(?: left| right)? arms?\b)", "stretch "),
+    (r"\b(?:and )?(?:while )?(?:stay|remain|keep)(?:ing)? at (?:the|its) (?:same |current )?(?:height|altitude)\b",
+     "without change height"),
     (r"\b(?:and )?only (then|after that)\b", r"\1"),
     (r"\band,? at the same time,? ", "and "),
     (r"^(while [^,;]+), (?!then\b)([^,;]+)$", r"\2 \1"),
@@ -94,6 +113,11 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     # amounts
     (rf"\b(to|at) ((?:{_NUMBERS}) ?(?:{_UNITS})) (?:above|off|over|from) the (?:ground|floor)\b", r"\1 \2"),
     (r"\bto (?:a )?right angles?\b", "to 90 degrees"),
+    (r"\b(?:with|at) an? speed of\b", "at"),
+    (r"\bin an? (clockwise|(?:counter|anti)-?clockwise) circle\b", r"\1 in a circle"),
+    # "walk forward, 2 m"
+    (rf",(?= (?:by |at |for )?(?:(?:{_NUMBERS}) ?(?:{_UNITS}|m/s)|(?:an? |one )?(?:half|quarter|full|whole)(?: an?)? "
+     r"turn)(?:$|[,;.]| (?:and|then)\b))", ""),
     (rf"\bin (?:less than|under|at most|no more than) (?=(?:{_NUMBERS}) ?s(?:ec|econds?)?\b)", "within "),
     (r"\b(?:mov|shift)(e|ing|)\b (?:the|your|its) (?:whole )?body (?=(?:by )?\d|to\b|forward|back|left|right)",
      lambda found: "moving " if found[1] == "ing" else "move "),
@@ -113,11 +137,15 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bstay (?:down|low|there) (?=for\b)", "hold "),
     (r"\bwithout (the|your|its) (\w+) (bend|lean|tilt|roll|turn|mov)ing\b",
      lambda found: f"without {'tilt' if found[3] == 'roll' else found[3]}ing {found[1]} {found[2]}"),
-    (rf"\b(?:do|perform) ({_NUMBERS}) (squat|jump|hop)s\b", r"\2 \1 times"),
+    (rf"\b(?:do|perform) ({_NUMBERS}) (?:(slow|quick) )?(squat|jump|hop)s\b",
+     lambda found: f"{found[3]} {found[1]} times {found[2]}ly".removesuffix(" Nonely")),
+    (r"\b(?:do|perform|make) an? (?:(slow|quick) )?(squat|jump|hop)\b",
+     lambda found: f"{found[2]} {found[1]}ly".removesuffix(" Nonely")),
     (r"\bthrough (?=-?\d|(?:an?|one) (?:full|half|quarter|whole) turn\b|half an? turn\b)", "by "),
     (r"(?<=\d) ?(?:feet|foot)\b", " ft"),
     (r"\b(counter|anti)-(clockwise)", r"\1\2"),
-    (r"(?<=\d)-?(?=(?:m|cm|mm|s|deg|degrees?|rad|km/h|m/s)\b)|(?<=\d)-(?=degree)|(?<=[a-z])-(?=[a-z]{3})", " "),
+    (r"(?<=\d)-?(?=(?:m|cm|mm|s|ms|min|deg|degrees?|rad|km/h|m/s|mph)\b)|(?<=\d)-(?=degree)"
+     r"|(?<=[a-z])-(?=[a-z]{3})", " "),
     (r"\bhalf way\b|\bhalf (?=open|close)", "halfway "),
     (r"\ball the way (around|round)\b", "a full turn"),
     (r"\bhalfway (around|round)\b", "half a turn"),
@@ -165,8 +193,11 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
      r"(?=[,;.]|$| (?:and|then|until|for|with)\b)", r"\1 forward"),
     (rf"\buntil {_IS} (?:as high as|at the (?:height|level) of) ", "to height of "),
     (r"\b((?:walk|drive|roll|run|trot|crawl)\w*) up (?=to the (?!left|right|side))", r"\1 "),
-    (r"\bpinch (?:the |your )?thumb and (?:the |your )?(index|middle|ring|little) finger(?: together)?",
-     r"touch the thumb with the \1 finger"),
+    (rf"\bpinch (?:with )?{_DIGIT} and {_DIGIT}(?: together)?\b", r"touch the \1 with the \2"),
+    (rf"\b(?:touch|bring|put|press) (?:the tips of )?{_DIGIT} and {_DIGIT} together\b", r"touch the \1 with the \2"),
+    (r"\b((?:spread|splay)\b[^,;.]*?) apart\b", r"\1"),
+    (rf"\b(?:of|with)(?: an?)? (radius|diameter)(?: of)? ((?:{_NUMBERS}) ?(?:{_UNITS}))\b", r"\1 \2"),
+    (rf"\b(?:of|with)(?: an?)? ((?:{_NUMBERS}) ?(?:{_UNITS}))(?: in)? (radius|diameter)\b", r"\2 \1"),
     (r"\baway from (?:the robot|you|yourself|itself)\b", "away"),
     (r"\bcircle (?:around )?(?=(?:the|a|it)\b)", "go around "),
     (r"\b(?:keep|maintain|hold)(?:ing)? (?:your |its |the |this )?(?:same )?(?:heading|facing (?:forward|ahead))\b",
@@ -204,6 +235,7 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
      r"\1 to \2, then meet \2"),
 )  # fmt: skip
 _INSTEAD = (  # what is said in other words where a model has no part of a name
+    ("fingertip", r"\b(finger|thumb)tip", r"\1 tip"),
     ("head", r"\b(?:above|over) (?:the|your|its) head\b", "overhead"),
     ("base", r"\baway from (?:the|your|its)(?: robot)? base\b", "away"),
 )

@@ -35,6 +35,8 @@ _SMALL = (  # in names, no parts of any
 _FEET = ("foot", "feet", "paw")
 _FINGERS = ("finger", "thumb", "index", "middle", "ring", "little", "jaw", "gripper", "tip", "pad")
 HINGE = mujoco.mjtJoint.mjJNT_HINGE
+_PARALLEL = 0.98  # cosine of the angle between the axis of a wheel and the line from left to right, least
+_ON_AXIS = 0.01  # m from the axis of its joint to the centre of mass of a wheel, most
 ABOUT = 0.7  # cosine of the angle between the axis of a joint and that of a turn
 _JAWS = 3  # most of a gripper; a hand has more
 ORDINALS = {"first": 0, "second": 1, "third": 2, "fourth": 3, "fifth": 4, "sixth": 5, "seventh": 6, "last": -1}
@@ -228,6 +230,29 @@ class Scene:
     def flies(self) -> bool:
         """Whether its motors can carry it through the air."""
         return carrying(self.model, self.qpos) is not None
+
+    @cached_property
+    def wheels(self) -> bool:
+        """Whether all that moves it are wheels that roll ahead and back, so that it cannot go sideways."""
+        aside = [abs(float(self.data.xaxis[j] @ self.around[1])) for j in self._below]
+        return self.limbless and not self.flies and min(aside, default=0.0) > _PARALLEL
+
+    @cached_property
+    def _below(self) -> list[int]:
+        """The joints of its parts, without those of its base."""
+        model, root = self.model, self.model.body(self.root).id
+        base = base_joints(model, root)
+        return [j for j in range(model.njnt) if j not in base and root in above(model, int(model.jnt_bodyid[j]))]
+
+    @cached_property
+    def limbless(self) -> bool:
+        """Whether it travels without limbs: all its joints turn wheels or propellers."""
+        model, data, own = self.model, self.data, self._below
+        mujoco.mj_comPos(model, data)
+        levers = [data.subtree_com[model.jnt_bodyid[j]] - data.xanchor[j] for j in own]
+        away = [float(np.linalg.norm(np.cross(data.xaxis[j], lever))) for j, lever in zip(own, levers, strict=True)]
+        spins = [model.jnt_type[j] == HINGE and not model.jnt_limited[j] for j in own]
+        return self.rises and all(spins) and max(away, default=0.0) < _ON_AXIS
 
     @cached_property
     def resting(self) -> float:

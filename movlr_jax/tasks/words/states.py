@@ -28,13 +28,14 @@ _ARMS, _RISES = ("arm", "hand", "palm", "forearm"), 0.2  # share of the way to s
 _OVERHEAD = 0.8  # share of the way to straight up of what is overhead
 _FEET = ("foot", "paw")
 _ON = 0.05  # m, distance from its place at which an object lies on another one, or is above it
-_CROUCHED = 0.3  # as FALLEN, for motions close to the ground
+CROUCHED = 0.3  # as FALLEN, for motions close to the ground
 _DEEPEST = 0.9  # share of its height by which a body can go down
 _DEPTH = 0.3  # share of its height by which a body goes down that squats
 _BENDS = 0.05  # rad, by which a joint of a leg bends that counts
 # straight legs have bent by more than a share of their way when the body is lower by some: about the root of it
 _SOME, _STRAIGHT = 0.1, 0.25
 _REACH = 1.5  # times the length of the body, farther than any part of it can go up
+_TURNS = 0.1  # sine of the least angle between a limb and the direction towards which it turns
 _FAR = 1e3  # m above a thing, which is no bound
 FORMS = {"forwards": "forward", "ahead": "forward", "backwards": "backward", "back": "backward"}
 _STEMS = {"backward": "back", "upward": "up", "downward": "down"}
@@ -64,6 +65,12 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
     if word in _ASIDE:
         return [pointed(ctx, part, scene.aside(part), "sideways") for part in free]
     return points(ctx, parts, word)
+
+
+def kept(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
+    """Return that parts are kept in a state: arms and legs that are kept down are not raised."""
+    limbs = all(part.words.split()[-1] in (*_ARMS, "leg") for part in parts)
+    return as_high(ctx, parts) if limbs and word in _LOWERED else in_state(ctx, parts, word)
 
 
 def fingers_in_state(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -102,6 +109,35 @@ def pointed(ctx: Context, part: Part, way: np.ndarray, word: str) -> Clause:
             raise NotRead(part.words, "is fixed: no joint moves it")
         return ctx.clause(c.pointed, part=palm[0], way=floats(way), word=f"facing {word}", axis=palm[1])
     return ctx.clause(c.pointed, part=part, way=floats(way), word=word, axis=ctx.scene.axis(part))
+
+
+def swung(ctx: Context, phrase: Phrase, parts: Sequence[Part], up: bool = False) -> list[Clause]:
+    """Return that limbs turn by an angle from where they point, towards a direction; none if none is said.
+
+    up: whether that should raise them.
+    """
+    path, scene = phrase.has("path"), ctx.scene
+    aside = path is not None and path.children[0].type == "SIDEWAYS"
+    if not phrase.has("angle") or not (aside or phrase.has("direction")):
+        return []
+    phrase.take(*(["path"] if aside else []))
+    way, angle = "sideways" if aside else phrase.way(), phrase.number("angle") or 0.0
+    if (not aside and way not in WAYS) or angle > np.pi:
+        raise NotRead(way, "is no direction in which a limb turns by this angle")
+    made = list[Clause]()
+    for part in free_of(ctx, parts, phrase.verb):
+        if scene.axis(part) is not None:
+            raise NotRead(part.words, "is no limb, of which an angle is known; say by how many cm")
+        limb = part.now(scene.data) - scene.data.body(part.base).xpos
+        limb, to = limb / np.linalg.norm(limb), scene.aside(part) if aside else ctx.along(way)
+        off = to - (to @ limb) * limb
+        if (size := float(np.linalg.norm(off))) < _TURNS:
+            raise NotRead(way, f"is where {part.words} points already, or the opposite")
+        turned = np.cos(angle) * limb + np.sin(angle) * off / size
+        if up and (turned - limb) @ np.asarray(scene.of.up) <= 0:
+            raise NotRead(way, f"does not raise {part.words} by this angle")
+        made.append(ctx.clause(c.pointed, part=part, way=floats(turned), word=FORMS.get(way, way), by=angle))
+    return made
 
 
 def free_of(ctx: Context, parts: Sequence[Part], verb: str = "") -> list[Part]:
@@ -172,7 +208,7 @@ def _rise(ctx: Context, part: Part) -> float:
 
 def squat(ctx: Context, phrase: Phrase) -> Clause:
     """Return that a body on its feet goes down, by what is said or by some."""
-    ctx.lowest, depth = _CROUCHED, phrase.number("distance")
+    ctx.lowest, depth = CROUCHED, phrase.number("distance")
     usual, scene = round(depth or _DEPTH * ctx.scene.of.height, 2), ctx.scene
     if usual > _DEEPEST * scene.of.height:
         raise NotRead(quantity(usual, "a_m"), f"is more than {phrase.verb!r} can lower this body")
@@ -343,6 +379,17 @@ def near(ctx: Context, part: Part, other: Part) -> Clause:
     if part.place == other.place:
         raise NotRead(other.words, "cannot touch itself")
     return ctx.clause(c.near, part=part, other=other, within=ctx.scene.touching(part, other))
+
+
+def within(ctx: Context, phrase: Phrase, parts: Sequence[Part]) -> list[Clause]:
+    """Return that parts come so near to other ones as is said, between their surfaces; none if nothing is said."""
+    if not (slot := phrase.has("within")):
+        return []
+    before = ctx.last, ctx.it
+    others, amount = ctx.nouns(slot.children[-1]), phrase.number("within") or 0.0
+    ctx.last, ctx.it = before if any(before) else (ctx.last, ctx.it)
+    there = [touches(ctx, *pair) for pair in paired(parts, others)]
+    return [cl.but(within=round(cl["within"] - TOUCH + amount, 4), gap=amount) for cl in there]
 
 
 def touches(ctx: Context, part: Part, thing: Part) -> Clause:

@@ -25,6 +25,7 @@ _UP_ON = {"back": "forward", "belly": "back", "stomach": "back"}  # lying on it 
 _LANDED = 0.03  # m above the height at which it rests on the ground, most, of a body that has landed
 _IN_AIR = 0.1  # m above the height at which it rests on the ground, least, of a body that hovers somewhere
 _KNEES = 0.15  # m above the ground, most, of a body that kneels
+_ASIDE = 0.1  # of a direction that is to one side
 SAME_WAY = np.cos(np.deg2rad(20.0))  # between two directions that are about the same
 _TOP = 30.0  # times its usual speed of running: more is not asked for in earnest
 _JUMPS = 3.0  # times its size
@@ -78,7 +79,7 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     if not given and (slot := phrase.one("tempo")):
         tempo = _TEMPO[str(slot.children[0])]
         speed *= tempo
-    if phrase.has("place", "gap") and distance is not None:
+    if phrase.has("place", "gap", "within") and distance is not None:
         raise phrase.no("names a place and a distance")
     if kind == "SIDEWAYS" and not ({*ways} and {*ways} <= {"left", "right"}):
         raise phrase.unread(path, "does not say to which side; say left or right")
@@ -88,6 +89,13 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
         sides = [way for way in ways if way not in ("forward", "back")]
         sign = _side(phrase, sides) or 1
         way = floats(ctx.scene.around[0] * (-1 if "back" in ways else 1))
+        if not ctx.scene.goes(way):
+            raise phrase.no(f"is not possible: no joint lets {ctx.scene.root!r} move along {axis_text(way)}")
+        if size := phrase.has("radius"):
+            if distance:
+                raise phrase.unread(size, "contradicts a distance")
+            across = 2.0 if str(size.children[0]) == "radius" else 1.0
+            distance = round(np.pi * across * (phrase.number("radius") or 0.0), 3)
         given = {"speed": speed, "exact": exact, "distance": distance, "tempo": tempo, "gait": gait}
         circle = ctx.clause(c.travel, way=way, word="in a circle", turns=True, **given)
         return [circle, *_turning(ctx, phrase, sign, 2 * np.pi)]
@@ -96,6 +104,8 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     if not ctx.scene.goes(way):
         why = f"is not possible: no joint lets {ctx.scene.root!r} move along {axis_text(way)}"
         raise NotRead(word if ways or path else phrase.verb, why)
+    if ways and ctx.scene.wheels and abs(ctx.scene.around[1] @ direction) > _ASIDE:
+        raise NotRead(word, "is no way that its wheels roll; turn first, as in turn left, then drive forward")
     extent = phrase.one("extent")  # in an episode of a given length, as far is as fast
     if extent and str(extent.children[0]) not in ("as far as possible", "as fast as possible"):
         raise phrase.unread(extent)
@@ -131,7 +141,8 @@ def _return(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 def _direction(ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool) -> tuple[str, np.ndarray, float | None]:
     """Return the words for a direction, the direction [3], and how far it is to a place in m."""
-    place, axis, short, away = ctx.place(phrase, "TO"), phrase.one("axis"), phrase.has("gap"), phrase.one("away")
+    place, axis, away = ctx.place(phrase, "TO"), phrase.one("axis"), phrase.one("away")
+    short = phrase.has("gap", "within")
     if sum(map(bool, (ways, place, axis, short, away))) > 1 + bool(len(ways) == 1 and (place or short)):
         raise NotRead(ctx.text, "names several directions")
     if axis:
@@ -142,12 +153,14 @@ def _direction(ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool) ->
         other = ctx.nouns(away.children[1])[0]
         return f"away from {other.words}", -_towards(ctx, other)[0], None
     if found := [place[1]] if place else ctx.nouns(short.children[-1]) if short else []:
-        other, gap = found[0], phrase.number("gap")
+        to = "within" if short and short.data == "within" else "short"
+        other, gap = found[0], phrase.number("gap", "within")
         direction, far = _towards(ctx, other, gap)
         if any(way not in WAYS or ctx.along(way) @ direction < SAME_WAY for way in ways):
             raise NotRead(ways[0], f"is not where {other.words} is")
         just = "just" if gap is None else quantity(gap, "gap_m")
-        return f"to {f'{just} short of ' if short else ''}{other.words}", direction, far
+        near = f"within {just} of " if to == "within" else f"{just} short of " if short else ""
+        return f"to {near}{other.words}", direction, far
     if len(ways) > 1 or diagonal:
         found = [ctx.along(way) for way in ways if way in WAYS]
         if len(ways) != 2 or len(found) != 2 or abs(found[0] @ found[1]) > 0.5:
@@ -325,7 +338,7 @@ def _on_leg(ctx: Context, side: str) -> list[Clause]:
     """Return what it means to stand on one leg: the other foot is up."""
     other = "right" if side == "left" else "left"
     feet = [foot for foot in ctx.scene.known([other, "foot"]) if other in foot.words.split()]
-    if not feet:
+    if not feet or ctx.scene.limbless:
         raise NotRead(f"{side} leg".strip(), "needs two feet, and no bodies of this model are named so")
     return [*(ctx.clause(c.raised, part=foot) for foot in feet), ctx.clause(c.stay)]
 

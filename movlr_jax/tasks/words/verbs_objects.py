@@ -12,7 +12,19 @@ from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import Between, Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, Tree, axis_of
 from movlr_jax.tasks.words.scene import TOUCH, floats
-from movlr_jax.tasks.words.states import FORMS, free_of, joint, near, paired, placed, points, raised, touches
+from movlr_jax.tasks.words.states import (
+    FORMS,
+    free_of,
+    joint,
+    near,
+    paired,
+    placed,
+    points,
+    raised,
+    swung,
+    touches,
+    within,
+)
 
 _MOVES_JOINTS = ("move", "bring", "carry", "pull", "drag", "set")
 _PUTS = ("put", "place", "set", "stack")
@@ -47,6 +59,8 @@ def _touch(ctx: Context, phrase: Phrase) -> list[Clause]:
     things, tools = ctx.things(phrase), ctx.tools(phrase)
     if not things and tools and (way := phrase.way()):
         return points(ctx, tools, way)
+    if not things and (there := within(ctx, phrase, tools or ctx.scene.hands[:1])):
+        return there
     if not things and (there := phrase.has("place")) and there.children[0].type in ("ABOVE", "BELOW"):
         return placed(ctx, phrase, tools or ctx.scene.hands[:1])  # "reach 10 cm above the box"
     if places := [part for _, part in ctx.places(phrase, "TO")]:
@@ -114,6 +128,10 @@ def move_things(ctx: Context, phrase: Phrase) -> list[Clause]:
         other = ctx.nouns(away.children[1])[0] if len(away.children) > 1 else whole
         ctx.last = before
         return _on_line(ctx, phrase, things, away, other, -1)
+    if there := within(ctx, phrase, things if objects else free_of(ctx, things, verb)):
+        return [*(approach(ctx, phrase, things) if objects else []), *there]
+    if not objects and (there := swung(ctx, phrase, things)):
+        return there
     distance = phrase.number("distance")
     if objects and (axis := phrase.one("axis")):
         word, toward = axis_of(phrase, axis)

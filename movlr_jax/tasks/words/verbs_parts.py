@@ -7,16 +7,19 @@ from collections.abc import Callable
 import lark
 import numpy as np
 
+from movlr_jax._util.quantities import quantity
 from movlr_jax.models.hands import fingers_of, spreads
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words import states as st
 from movlr_jax.tasks.words.clauses import Clause
+from movlr_jax.tasks.words.parts import JOINTS
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import HINGES, floats
 from movlr_jax.tasks.words.verbs_objects import approach, moved_to
 
 _BOWS = ("bow", "bend over")
 _MOST_LEAN = np.deg2rad(50.0)  # of a body that should not fall
+_SLACK = np.deg2rad(5.0)  # by which a limb may be asked to go beyond straight up or down
 _WAVE = 0.25  # how far a part that waves swings to either side, as a share of its distance from the trunk
 
 
@@ -66,6 +69,20 @@ def _bend(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     return st.bends(ctx, ctx.things(phrase, "a joint, as in bend the knee", hinge=True), phrase, sign)
 
 
+def _anatomical(ctx: Context, phrase: Phrase) -> list[Clause]:
+    """Return that hips or other joints turn to the outside (abduct), or ankles so that the toes rise (dorsiflex)."""
+    ahead, left, _ = ctx.scene.around
+    outward, sign = phrase.verb in ("abduct", "adduct"), -1 if phrase.verb in ("adduct", "dorsiflex") else 1
+    if not (joints := ctx.hinges(phrase, ahead if outward else left)):
+        raise phrase.no("needs a joint, as in abduct the left hip, or dorsiflex the right ankle")
+    by, made = phrase.number("angle"), list[Clause]()
+    for name, turns in joints:
+        part = ctx.scene.parts.of(ctx.scene.model.body(int(ctx.scene.model.joint(name).bodyid[0])).name)
+        side = float(np.sign(ctx.scene.aside(part) @ left)) if outward else 1
+        made.append(st.moved(ctx, name, int(sign * side * turns), by))
+    return made
+
+
 def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
     things, made = ctx.things(phrase, "what to raise or lower"), list[Clause]()
     way, opposite = ("up", "down") if sign > 0 else ("down", "up")
@@ -97,11 +114,24 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         ctx.scene.stands and [part.place for part in things] == [ctx.scene.root] and not phrase.has("place", "angle")
     ):
         phrase.only(way, f"goes {way}")
+        if height := phrase.number("height"):  # "lower the trunk to 20 cm above the ground"
+            if sign * (height - ctx.scene.of.height) <= 0:
+                raise NotRead(quantity(height, "a_m"), f"is not {way} from where {ctx.scene.root!r} is")
+            ctx.lowest = st.CROUCHED
+            word = f"{phrase.verb} to {quantity(height, 'a_m')}"
+            return [ctx.clause(c.at_height, body=ctx.scene.root, amount=round(height, 3), word=word)]
         return [st.squat(ctx, phrase)] if sign < 0 else [ctx.clause(c.risen, amount=phrase.number("distance"))]
+    elif sign > 0 and way not in phrase.ways(keep=True) and (there := st.swung(ctx, phrase, things, up=True)):
+        return there  # "raise the arm forward by 45 degrees"
     elif angle := phrase.number("angle"):  # "raise the arm by 45 degrees"
         phrase.only(way, f"goes {way} by an angle; say raise it by so much, or to which side it points")
         if blunt := [part for part in things if ctx.scene.axis(part) is not None]:
             raise NotRead(blunt[0].words, "is no limb, of which an angle is known; say by how many cm")
+        for part in things:
+            limb = part.now(ctx.scene.data) - ctx.scene.data.body(part.base).xpos
+            slope = float(np.arcsin(np.clip(limb @ ctx.scene.around[2] / np.linalg.norm(limb), -1.0, 1.0)))
+            if abs(slope + sign * angle) > np.pi / 2 + _SLACK:
+                raise NotRead(part.words, f"cannot go {way} by {np.rad2deg(angle):.0f} degrees from where it points")
         return [ctx.clause(c.elevated, part=part, sign=sign, angle=angle) for part in things]
     elif there := st.arranged(ctx, phrase, things, but=way):
         return there
@@ -114,8 +144,8 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
 def _point(ctx: Context, phrase: Phrase) -> list[Clause]:
     said = [word for words in ctx.named(phrase) for word in words[-1:]]
     said = [part.words.split()[-1] for part in ctx.last] if said == ["it"] else said
-    wrist = said == ["wrist"] and phrase.has("angle")
-    if phrase.verb == "extend" and said and (wrist or {*said} <= {*HINGES.values()}):
+    joint = bool(phrase.has("angle")) and {*said} <= {*JOINTS}
+    if phrase.verb == "extend" and said and (joint or {*said} <= {*HINGES.values()}):
         return _bend(ctx, phrase, -1)
     if (phrase.verb == "swing" or phrase.has("angle", "angle_to")) and (joints := ctx.joints(phrase)):
         return st.joint(ctx, phrase, joints)
@@ -131,7 +161,7 @@ def _point(ctx: Context, phrase: Phrase) -> list[Clause]:
         if blunt := [part for part in things if part.place == part.base and not any(part.offset or (1,))]:
             raise NotRead(blunt[0].words, "has no direction in which it points")
         return [st.pointed(ctx, part, np.zeros(3), f"points to {place[1].words}").but(at=place[1]) for part in things]
-    if there := st.arranged(ctx, phrase, things):
+    if there := st.swung(ctx, phrase, things) or st.arranged(ctx, phrase, things):
         return there
     raise phrase.no("needs one direction, as in point the arm forward")
 
@@ -189,7 +219,7 @@ def keep_things(ctx: Context, phrase: Phrase) -> list[Clause]:
     if not states and before == things:  # "... and hold it there"
         return st.as_it_is(ctx, things) * ctx.begins
     if states:
-        return [clause for state in states for clause in st.in_state(ctx, things, state)]
+        return [clause for state in states for clause in st.kept(ctx, things, state)]
     if any(map(ctx.scene.own, things)):
         raise NotRead(things[0].words, "is held in no way that is understood; say up, level, bent, ...")
     return approach(ctx, phrase, things, must=True)
@@ -299,6 +329,6 @@ def lean(ctx: Context, phrase: Phrase) -> list[Clause]:
 PART_VERBS: dict[str, Callable[[Context, Phrase], list[Clause]]] = {
     "RAISE": _raise, "LOWER": lambda ctx, phrase: _raise(ctx, phrase, -1), "POINT": _point, "WAVE": _wave,
     "BEND": _bend, "STRAIGHTEN": lambda ctx, phrase: _bend(ctx, phrase, -1), "LEAN": lean,
-    "SPREAD": _spread,
+    "SPREAD": _spread, "ANATOMICAL": _anatomical,
     "CLOSE": _close, "OPEN": lambda ctx, phrase: _close(ctx, phrase, opens=True),
 }  # fmt: skip
