@@ -17,6 +17,8 @@ _EDGES = np.array([[0.5, 0, 1], [-0.5, 0, 1], [0, 0.5, 1], [0, -0.5, 1]])  # of 
 _EVEN = 1e-3  # weight of even forces
 _MISSING = 0.05  # share of its weight that the feet may not carry
 _WEAK = 0.3  # rad or m; a servo that would have to be set further is too weak
+_GIVES_WAY = 1.0  # rad or m, by which a servo gives way that cannot hold a posture
+_NAMED = 4
 _SAME = 0.02  # rad or m by which the controls of a keyframe may differ from its posture
 
 
@@ -35,7 +37,21 @@ def with_load(
     return lambda qpos: np.clip(resting(qpos) + further, low, high)
 
 
-def load_of(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
+def weak_servos(model: mujoco.MjModel, qpos: np.ndarray) -> str:
+    """Return a sentence that names the servos which cannot hold `qpos` [nq] under gravity, "" if all can."""
+    gives = load_of(model, qpos, most=np.inf)
+    if not (weak := np.flatnonzero(np.abs(gives) > _GIVES_WAY)).size:
+        return ""
+    names = [model.actuator(int(i)).name or f"actuator {i}" for i in weak[np.argsort(-np.abs(gives[weak]))]]
+    said = ", ".join(names[:_NAMED]) + f" and {len(names) - _NAMED} others" * (len(names) > _NAMED)
+    least = float(np.abs(gives).max() / _GIVES_WAY)
+    return (
+        f"the servos {said} are too weak to hold the posture at the start, so the body gives way whatever is planned: "
+        f"their kp in the file would have to be at least {least:.2g} times as large"
+    )
+
+
+def load_of(model: mujoco.MjModel, qpos: np.ndarray, most: float = _WEAK) -> np.ndarray:
     """Return [nu] rad or m: what a servo of a joint gives way at `qpos` [nq] under gravity; 0 of other actuators.
 
     A floating body stands on its soles, whose forces are sought by least squares. 0 for all if they cannot carry it.
@@ -54,7 +70,7 @@ def load_of(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
     for i in np.flatnonzero(servos(model) & of_joints(model)):
         dof = model.jnt_dofadr[model.actuator_trnid[i, 0]]
         found[i] = torque[dof] / (model.actuator_gear[i, 0] * model.actuator_gainprm[i, 0])
-    return np.clip(found, -_WEAK, _WEAK)
+    return np.clip(found, -most, most)
 
 
 def _feet(model: mujoco.MjModel, data: mujoco.MjData, root: int, torque: np.ndarray) -> np.ndarray | None:

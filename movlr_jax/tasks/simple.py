@@ -33,6 +33,7 @@ from movlr_jax.models.actuators import (
 )
 from movlr_jax.models.derived import colliding, derive_adapter, free_sites, name_all, span_of, start_keyframe
 from movlr_jax.models.from_path import forward_of, roles_of, with_feet, with_hand
+from movlr_jax.models.load import weak_servos
 from movlr_jax.models.motors import carrying
 from movlr_jax.models.spec import compile_spec, place, quiet, read_spec
 from movlr_jax.rewards.state import Layout, instrument, layout_of
@@ -157,7 +158,9 @@ def simple_task(
         view=View((camera,)),
         course=Course(rest=rest),
         roles=roles,
-        origin=Origin(warnings=(*staged.warnings, *_deep(compiled, at))),
+        origin=Origin(
+            warnings=(*staged.warnings, *_deep(compiled, at), *filter(None, [weak_servos(compiled, at.qpos)]))
+        ),
     )
     return task if success else task.replace(success=_success(task, measure, reached, tolerance_m))
 

@@ -8,7 +8,7 @@ import pytest
 from bodies import QUADRUPED
 
 from movlr_jax.models.actuators import servo_controls
-from movlr_jax.models.load import load_of, with_load
+from movlr_jax.models.load import load_of, weak_servos, with_load
 
 ARM = """<mujoco><worldbody><body name="link"><joint name="j" axis="0 1 0" damping="1"/>
 <geom type="capsule" fromto="0 0 0 1 0 0" size=".02" mass="2"/></body></worldbody>
@@ -61,3 +61,16 @@ def test_feet_that_cannot_carry_the_body_carry_nothing():
     """Its legs are all on one side of its centre of mass, so that it tips over."""
     model = dog(ahead=0.6)
     assert not load_of(model, model.key_qpos[0]).any()
+
+
+def test_servos_that_cannot_hold_the_body_are_named():
+    """A servo of 1 N m/rad gives way by forty times as much as one of 40, under the same torque."""
+    model = dog()
+    qpos = model.key_qpos[0]
+    assert not weak_servos(model, qpos)
+    most = float(np.abs(load_of(model, qpos)).max())
+    model.actuator_gainprm[:, 0], model.actuator_biasprm[:, 1] = 1.0, -1.0
+    said = weak_servos(model, qpos)
+    assert "FL_calf_joint" in said
+    assert f"at least {40 * most:.2g} times" in said
+    assert sag(model, qpos, servo_controls(model, qpos)) > 0.5
