@@ -46,8 +46,8 @@ def weak_servos(model: mujoco.MjModel, qpos: np.ndarray) -> str:
     said = ", ".join(names[:_NAMED]) + f" and {len(names) - _NAMED} others" * (len(names) > _NAMED)
     least = float(np.abs(gives).max() / _GIVES_WAY)
     return (
-        f"the servos {said} are too weak to hold the posture at the start, so the body gives way whatever is planned: "
-        f"their kp in the file would have to be at least {least:.2g} times as large"
+        f"the servos {said} are too weak to hold the posture at the start, so the body gives way whatever is "
+        f"planned: their kp in the file would have to be at least {least:.2g} times as large"
     )
 
 
