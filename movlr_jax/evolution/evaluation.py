@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from movlr_jax.control.base import Optimizer
+from movlr_jax.control.base import Controllers, Optimizer
 from movlr_jax.control.episode import by_candidate, episode_ends, episode_of
 from movlr_jax.evolution.gates import merit
 from movlr_jax.physics.base import Physics
@@ -29,7 +29,7 @@ from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import measured
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.walking import biomechanics
-from movlr_jax.types import Progress, Trajectory
+from movlr_jax.types import Progress, Step, Trajectory
 
 _CURVE_POINTS = 200  # enough to show the phases of a step in an episode of 10 s
 
@@ -66,30 +66,19 @@ def evaluate(
         return [[failed(verdict, seed) for seed in seeds] for verdict in verdicts]
     programs = [v.program or accepted[0] for v in verdicts]
     k, ctrl_dt = len(programs), optimizer.sim_physics.ctrl_dt
-    started, before = time.monotonic(), optimizer.steps_done
-    each = [task.start(np.random.default_rng(seed), 1) for seed in seeds]
-    start = optimizer.sim_physics.start(*(np.tile(np.concatenate(x), (k, 1)) for x in zip(*each, strict=True)))
-    keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-    controllers = optimizer.optimise(programs, keys, progress, folder)
-    trajectory = controllers.rollout(start, steps=round(task.episode_s / ctrl_dt), key=keys)
-    wall, steps = time.monotonic() - started, trajectory.actions.shape[1]
-    timing = {
-        "wall_s_per_sim_s": wall / (steps * ctrl_dt),
-        "physics_steps_per_s": (optimizer.steps_done - before) / wall,
-    }
+    first, controllers, trajectory, timing = _run(optimizer, task, programs, seeds, progress, folder)
     states, actions, initial = jax.tree.map(
-        lambda x: by_candidate(x, k), (trajectory.steps, trajectory.actions, start.step)
+        lambda x: by_candidate(x, k), (trajectory.steps, trajectory.actions, first)
     )
-    scores = optimizer.scorer(programs, states, actions, initial)
-    ends, found = episode_ends(trajectory, start.step, task), []
-    for i, verdict in enumerate(verdicts):
+    scores, ends = optimizer.scorer(programs, states, actions, initial), episode_ends(trajectory, first, task)
+
+    def trials_of(i: int, verdict: Verdict) -> list[Trial]:
         late = verdict.program and optimizer.scorer.late.get(verdict.program.structure)
         if verdict.program is None or late:
             why = replace(verdict, stage="run", message=late) if late else verdict
-            found.append([failed(why, seed) for seed in seeds])
-            continue
+            return [failed(why, seed) for seed in seeds]
         nonfinite = scores.nonfinite[i], controllers.nonfinite[i] if controllers.nonfinite else {}
-        found.append([])
+        found = list[Trial]()
         for e, seed in enumerate(seeds):
             row = i * len(seeds) + e
             episode = episode_of(trajectory, row, ends[row])
@@ -97,8 +86,31 @@ def evaluate(
             trial = measure(task, verdict.program, episode, terms, nonfinite, ctrl_dt)
             learning = controllers.learning[row] if controllers.learning else {}
             states = _states(episode, task)
-            found[-1].append(replace(trial, seed=seed, timing=timing, learning=learning, states=states))
-    return found
+            found.append(replace(trial, seed=seed, timing=timing, learning=learning, states=states))
+        return found
+
+    return [trials_of(i, verdict) for i, verdict in enumerate(verdicts)]
+
+
+def _run(
+    optimizer: Optimizer,
+    task: Task,
+    programs: Sequence[RewardProgram],
+    seeds: Sequence[int],
+    progress: Progress | None,
+    folder: Path | None,
+) -> tuple[Step, Controllers, Trajectory, dict[str, float]]:
+    """Run one trial per program and seed: their first steps, what controls them, all rows, and the time they took."""
+    started, before, dt = time.monotonic(), optimizer.steps_done, optimizer.sim_physics.ctrl_dt
+    each = [task.start(np.random.default_rng(seed), 1) for seed in seeds]
+    rows = (np.tile(np.concatenate(x), (len(programs), 1)) for x in zip(*each, strict=True))
+    start, keys = optimizer.sim_physics.start(*rows), jnp.stack([jax.random.key(seed) for seed in seeds])
+    controllers = optimizer.optimise(programs, keys, progress, folder)
+    trajectory = controllers.rollout(start, steps=round(task.episode_s / dt), key=keys)
+    wall, steps = time.monotonic() - started, trajectory.actions.shape[1]
+    done = (optimizer.steps_done - before) / wall
+    timing = {"wall_s_per_sim_s": wall / (steps * dt), "physics_steps_per_s": done}
+    return start.step, controllers, trajectory, timing
 
 
 def middle(task: Task, trials: Sequence[Trial]) -> Trial:

@@ -200,12 +200,7 @@ def rank(
     """
     entrants = items if entrants is None else entrants
     n, m, orders = len(items), len(entrants), presentation.orders
-    if scheme not in RANKINGS:
-        raise UserError(unknown_name("ranking", scheme, RANKINGS))
-    if budget is not None and budget < (least := calls_needed(scheme, m, orders)):
-        raise UserError(
-            f"ranking={scheme} of {m} programs needs at least {least} comparisons; comparisons={budget} is too few"
-        )
+    _check(scheme, budget, m, orders)
     if n <= 1:  # nothing to compare
         return Strengths(items, np.zeros(n), np.zeros(n), np.ones(n))
     winner, comparisons = None, list[Comparison]()
@@ -225,6 +220,16 @@ def rank(
     if comparisons and not any(c.decided for c in comparisons):
         winner = entrants[0]
     return strengths_of(items, [*earlier, *comparisons], comparisons, winner)
+
+
+def _check(scheme: str, budget: int | None, m: int, orders: int) -> None:
+    """Raise UserError for an unknown scheme, or a budget that is too small to compare `m` programs."""
+    if scheme not in RANKINGS:
+        raise UserError(unknown_name("ranking", scheme, RANKINGS))
+    if budget is not None and budget < (least := calls_needed(scheme, m, orders)):
+        raise UserError(
+            f"ranking={scheme} of {m} programs needs at least {least} comparisons; comparisons={budget} is too few"
+        )
 
 
 def strengths_of(

@@ -103,14 +103,7 @@ def simple_task(
     initial program is used in its place.
     Set the other fields of the task with task.replace(cameras=..., focus=..., diagnose=...).
     """
-    if not re.fullmatch(r"[\w.-]+", name):
-        raise UserError(f"name={name!r}: a task name is also a folder name; use only letters, digits, _, - and .")
-    for setting, value, expected in (
-        ("start_noise", start_noise, "a standard deviation in rad"),
-        ("tie", 0.0 if tie is None else tie, "a difference of the score"),
-    ):
-        if not isinstance(value, Real) or not 0 <= value < np.inf:
-            raise UserError(f"{setting}={shortened(value)}: expected {expected}, 0 or more")
+    _check(name, start_noise, tie)
     staged = _staged(name, model, start, scene, floor)
     bare, placed, adapter = staged.bare, staged.placed, staged.adapter
     targets = {goal: _target(goal, value, *placed) for goal, value in (goals or {}).items()}
@@ -158,11 +151,20 @@ def simple_task(
         view=View((camera,)),
         course=Course(rest=rest),
         roles=roles,
-        origin=Origin(
-            warnings=(*staged.warnings, *_deep(compiled, at), *filter(None, [weak_servos(compiled, at.qpos)]))
-        ),
+        origin=Origin(warnings=(*staged.warnings, *_notes(compiled, at))),
     )
     return task if success else task.replace(success=_success(task, measure, reached, tolerance_m))
+
+
+def _check(name: str, start_noise: object, tie: object) -> None:
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise UserError(f"name={name!r}: a task name is also a folder name; use only letters, digits, _, - and .")
+    for setting, value, expected in (
+        ("start_noise", start_noise, "a standard deviation in rad"),
+        ("tie", 0.0 if tie is None else tie, "a difference of the score"),
+    ):
+        if not isinstance(value, Real) or not 0 <= value < np.inf:  # pyright: ignore[reportOperatorIssue]
+            raise UserError(f"{setting}={shortened(value)}: expected {expected}, 0 or more")
 
 
 @dataclass(frozen=True)
@@ -483,6 +485,11 @@ def _at_start(model: mujoco.MjModel, start: Any) -> tuple[mujoco.MjModel, mujoco
     data.qpos[:] = follow_couplings(model, data.qpos)
     mujoco.mj_kinematics(model, data)
     return model, data
+
+
+def _notes(model: mujoco.MjModel, at: mujoco.MjData) -> tuple[str, ...]:
+    """Return what a user should know of the start: servos that give way, bodies that push one another out."""
+    return (*filter(None, [weak_servos(model, at.qpos)]), *_deep(model, at))
 
 
 def _deep(model: mujoco.MjModel, at: mujoco.MjData) -> tuple[str, ...]:

@@ -58,13 +58,8 @@ def camera_for(
     ways = [frame @ place - begin for place in places] + [np.array([0.0, 0.0, rise])] * vertical
     near = [_BESIDE * way * min(1.0, most / max(float(np.linalg.norm(way)), 1e-9)) for way in ways]
     corners = np.concatenate([corners, *[np.atleast_2d(begin + way) for way in near]])
-    low, high = corners.min(axis=0), corners.max(axis=0)
-    reach = np.abs(corners - begin).max()
-    if not moves:  # cover all directions in which it may swing
-        low, high = np.minimum(low, begin - 0.6 * reach), np.maximum(high, begin + 0.6 * reach)
-    elif all(model.jnt_type[j] == mujoco.mjtJoint.mjJNT_SLIDE for j in base_joints(model, model.body(root).id)):
-        # what hangs on a body on rails may swing up
-        low[2], high[2] = min(low[2], begin[2] - reach), max(high[2], begin[2] + reach)
+    slides = all(model.jnt_type[j] == mujoco.mjtJoint.mjJNT_SLIDE for j in base_joints(model, model.body(root).id))
+    low, high = _box(corners, begin, moves, slides)
     high[2] += 0.0 if vertical else rise
     half_view = np.deg2rad(model.vis.global_.fovy) / 2
     distance = float(_ROOM * 0.5 * np.linalg.norm(high - low) / np.sin(half_view))
@@ -78,6 +73,16 @@ def camera_for(
         track=root if moves else None,
         vertical=vertical,
     )
+
+
+def _box(corners: np.ndarray, begin: np.ndarray, moves: bool, slides: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lowest and highest corner [3] m of what should be in the picture of a body that is at `begin`."""
+    low, high, reach = corners.min(axis=0), corners.max(axis=0), np.abs(corners - begin).max()
+    if not moves:  # cover all directions in which it may swing
+        return np.minimum(low, begin - 0.6 * reach), np.maximum(high, begin + 0.6 * reach)
+    if slides:  # what hangs on a body on rails may swing up
+        low[2], high[2] = min(low[2], begin[2] - reach), max(high[2], begin[2] + reach)
+    return low, high
 
 
 def _direction(model: mujoco.MjModel, data: mujoco.MjData) -> tuple[float, float]:

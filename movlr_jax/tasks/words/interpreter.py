@@ -179,13 +179,13 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
         if not together and (climbs or settles or (comes and c.travel in _rows(group))):
             group = next_one()
         apart |= waited and not together and child.data == "clause" and isinstance(verb, lark.Token)
-        ctx.begins, low = apart or not group, ctx.low
+        ctx.begins, low = apart or not group, ctx.moved.low
         made = _clause(ctx, child)
         waited = _rows(made) == {c.lasts} or (verb in ("wait", "pause") and c.lasts in _rows(made))
         if not together and ctx.up and {c.squat, c.lasts} <= _rows(group):  # "squat, wait 2 s and stand up"
             made, apart, ctx.up = get_up(ctx), True, False
         apart &= _rows(made) != {c.lasts}  # "squat, hold for 2 s, then stand up"
-        if apart or (low and not ctx.low and not together):
+        if apart or (low and not ctx.moved.low and not together):
             group, apart = next_one(), False
         if ctx.verb is not None and ctx.verb.type == "STAY" and c.travel in _rows(made):  # "and stop short of it"
             group, made = _cut_short(ctx, group, made[0]), []
@@ -267,14 +267,7 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
     if c.lasts in _rows(phase) and any(cl.row is c.travel and cl["distance"] for cl in phase):
         raise NotRead("for", "lasts, and a distance ends; say which is first, with 'then'", len(ctx.text))
     if c.travel in _rows(phase):
-        if ctx.stops:
-            why = "contradicts a travel at the same time; say which is first, with 'then'"
-            raise NotRead(ctx.stops, why)
-        kept = [cl["words"] for cl in phase if cl.row is c.still] + [
-            cl["what"]["part"].words for cl in phase if cl.row is c.never and cl["what"].row is c.shifted
-        ]
-        if any(words.split()[-1] in _OF_LEGS for words in kept) and ctx.scene.stands:
-            raise NotRead("legs", "have to move for a travel", len(ctx.text))
+        _may_travel(ctx, phase)
         phase = [clause for clause in phase if clause.row is not c.stay]
     if c.steps in _rows(phase):  # "lifting the knees high" is how it steps
         lifted = [cl for cl in phase if cl.row is c.raised and cl["part"].words.split()[-1] in _OF_LEGS]
@@ -284,6 +277,17 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
         phase = [cl.but(hand=None, thing=None, within=0.0) if cl.row is c.gripped else cl for cl in phase]
     alone = _rows(phase) == {c.bent}
     return [cl.but(still=cl["still"] and alone) if cl.row is c.bent else cl for cl in phase]
+
+
+def _may_travel(ctx: Context, phase: Sequence[Clause]) -> None:
+    """Raise NotRead if something else in a phase keeps the body, or its legs, from a travel."""
+    if ctx.stops:
+        raise NotRead(ctx.stops, "contradicts a travel at the same time; say which is first, with 'then'")
+    kept = [cl["words"] for cl in phase if cl.row is c.still] + [
+        cl["what"]["part"].words for cl in phase if cl.row is c.never and cl["what"].row is c.shifted
+    ]
+    if any(words.split()[-1] in _OF_LEGS for words in kept) and ctx.scene.stands:
+        raise NotRead("legs", "have to move for a travel", len(ctx.text))
 
 
 def _stands_on(ctx: Context, phase: Sequence[Clause], lifted: set[str]) -> None:
@@ -310,8 +314,8 @@ def _placed(ctx: Context, phase: list[Clause]) -> list[Clause]:
                 seen, way = turns or ctx.moved.yaw is None, np.asarray(clause["way"])
                 way = way if seen else ctx.scene.turned(way, ctx.moved.yaw or 0.0)
                 clause = clause.but(way=floats(way), turns=bool(seen and abs(float(way @ up)) < 0.7))
-            clause = clause.but(begun=floats(ctx.moved.travelled), leads=ctx.leads)
-            ctx.leads = False
+            clause = clause.but(begun=floats(ctx.moved.travelled), leads=ctx.moved.leads)
+            ctx.moved.leads = False
         if clause.row is c.stay and (ctx.moved.yaw is not None or not ctx.moved.travelled.any()):
             clause = clause.but(at=floats(ctx.moved.travelled))
         if clause.row is c.turn and ctx.moved.yaw is not None:
@@ -442,7 +446,7 @@ def _excluding(ctx: Context, verb: lark.Token, slots: list[Tree]) -> list[Clause
     ctx.verbs.add(verb.type)
     seconds, made = _time(phrase), _made(ctx, verb, phrase)
     phrase.done()
-    ctx.balance, ctx.lowest, ctx.leaned = (True if verb.type == "FALL" else balance), lowest, []
+    ctx.balance, ctx.lowest, ctx.moved.leaned = (True if verb.type == "FALL" else balance), lowest, []
     degrees = any(slot.data == "angle" for slot in amounts)
     if allowed and any(clause.measure.metric.endswith("_rad") != degrees for clause in made):
         raise NotRead(

@@ -163,13 +163,16 @@ def axis_of(phrase: Phrase, axis: Tree) -> tuple[str, np.ndarray]:
 
 @dataclass
 class Moved:
-    """How far the sentence has moved the body before."""
+    """How the sentence has moved the body before."""
 
     travelled: np.ndarray = field(default_factory=lambda: np.zeros(3))  # [3] m, by the phases before
     measured: bool = True  # whether all these have distances
     yaw: float | None = 0.0  # rad, left, by the phases before; None: not known
     risen: float | None = 0.0  # m, by the clauses before; None: not known
     turned: bool = False  # whether a clause before turns it
+    low: bool = False  # whether it lies, sits or kneels after the clauses before
+    leads: bool = True  # whether the next travel is the first
+    leaned: list[Clause] = field(default_factory=list)  # of the phases before, to stand upright again after
 
 
 @dataclass
@@ -188,9 +191,6 @@ class Context:
     balance: bool | None = None  # None: as the body stands at the start
     lowest: float = FALLEN
     moved: Moved = field(default_factory=Moved)
-    low: bool = False  # whether it lies, sits or kneels after the clauses before
-    leads: bool = True  # whether the next travel is the first
-    leaned: list[Clause] = field(default_factory=list)  # of the phases before, to stand upright again after
     begins: bool = True  # whether a phase begins
     up: bool = False  # whether this phase asks to stand up
     stops: str = ""  # verb of this phase that asks to stay in place
@@ -208,7 +208,7 @@ class Context:
     @property
     def lies(self) -> bool:
         """Whether it has to get up to stand."""
-        return self.scene.lies or self.low
+        return self.scene.lies or self.moved.low
 
     def must_rise(self, phrase: Phrase, word: str) -> None:
         if not self.scene.rises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import lark
 import numpy as np
@@ -71,34 +72,13 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     kind = path.children[0].type if path else ""
     if phrase.verb in _ON_GROUND:
         ctx.balance = False
-    given, distance = phrase.number("speed"), phrase.number("distance")
-    speed = given or ctx.scene.speed(_PACES.get(phrase.verb, "walk"))
-    if speed > _TOP * ctx.scene.speed("run"):
-        raise NotRead(f"{speed:g} m/s", "is faster than a body of this size moves")
-    tempo = 1.0
-    if not given and (slot := phrase.one("tempo")):
-        tempo = _TEMPO[str(slot.children[0])]
-        speed *= tempo
+    pace, distance = _pace(ctx, phrase), phrase.number("distance")
     if phrase.has("place", "gap", "within") and distance is not None:
         raise phrase.no("names a place and a distance")
     if kind == "SIDEWAYS" and not ({*ways} and {*ways} <= {"left", "right"}):
         raise phrase.unread(path, "does not say to which side; say left or right")
-    gait = phrase.verb if phrase.verb in _GAITS else ""
-    speed, exact = float(f"{speed:.2g}"), given is not None
     if kind == "CIRCLE":
-        sides = [way for way in ways if way not in ("forward", "back")]
-        sign = _side(phrase, sides) or 1
-        way = floats(ctx.scene.around[0] * (-1 if "back" in ways else 1))
-        if not ctx.scene.goes(way):
-            raise phrase.no(f"is not possible: no joint lets {ctx.scene.root!r} move along {axis_text(way)}")
-        if size := phrase.has("radius"):
-            if distance:
-                raise phrase.unread(size, "contradicts a distance")
-            across = 2.0 if str(size.children[0]) == "radius" else 1.0
-            distance = round(np.pi * across * (phrase.number("radius") or 0.0), 3)
-        given = {"speed": speed, "exact": exact, "distance": distance, "tempo": tempo, "gait": gait}
-        circle = ctx.clause(c.travel, way=way, word="in a circle", turns=True, **given)
-        return [circle, *_turning(ctx, phrase, sign, 2 * np.pi)]
+        return _circle(ctx, phrase, ways, distance, pace)
     word, direction, far = _direction(ctx, phrase, ways, kind == "DIAGONALLY")
     way = floats(direction)
     if not ctx.scene.goes(way):
@@ -109,10 +89,38 @@ def _travel(ctx: Context, phrase: Phrase) -> list[Clause]:
     extent = phrase.one("extent")  # in an episode of a given length, as far is as fast
     if extent and str(extent.children[0]) not in ("as far as possible", "as fast as possible"):
         raise phrase.unread(extent)
-    if extent and (exact or far or distance):
+    if extent and (pace["exact"] or far or distance):
         raise phrase.unread(extent, "contradicts an amount or a place")
-    pace = {"speed": speed, "exact": exact, "tempo": tempo, "gait": gait, "fastest": extent is not None}
-    return [ctx.clause(c.travel, way=way, word=word, distance=far or distance, **pace)]
+    return [ctx.clause(c.travel, way=way, word=word, distance=far or distance, fastest=extent is not None, **pace)]
+
+
+def _pace(ctx: Context, phrase: Phrase) -> dict[str, Any]:
+    """Take how fast a body travels: what `c.travel` is given of its speed and gait. Raises NotRead."""
+    given, tempo = phrase.number("speed"), 1.0
+    speed = given or ctx.scene.speed(_PACES.get(phrase.verb, "walk"))
+    if speed > _TOP * ctx.scene.speed("run"):
+        raise NotRead(f"{speed:g} m/s", "is faster than a body of this size moves")
+    if not given and (slot := phrase.one("tempo")):
+        tempo = _TEMPO[str(slot.children[0])]
+    gait = phrase.verb if phrase.verb in _GAITS else ""
+    return {"speed": float(f"{speed * tempo:.2g}"), "exact": given is not None, "tempo": tempo, "gait": gait}
+
+
+def _circle(
+    ctx: Context, phrase: Phrase, ways: Sequence[str], distance: float | None, pace: dict[str, Any]
+) -> list[Clause]:
+    """Return that a body goes around once, as far as is said or as a circle of this size is long."""
+    way = floats(ctx.scene.around[0] * (-1 if "back" in ways else 1))
+    if not ctx.scene.goes(way):
+        raise phrase.no(f"is not possible: no joint lets {ctx.scene.root!r} move along {axis_text(way)}")
+    if size := phrase.has("radius"):
+        if distance:
+            raise phrase.unread(size, "contradicts a distance")
+        across = 2.0 if str(size.children[0]) == "radius" else 1.0
+        distance = round(np.pi * across * (phrase.number("radius") or 0.0), 3)
+    sign = _side(phrase, [way for way in ways if way not in ("forward", "back")]) or 1
+    circle = ctx.clause(c.travel, way=way, word="in a circle", turns=True, distance=distance, **pace)
+    return [circle, *_turning(ctx, phrase, sign, 2 * np.pi)]
 
 
 def _around(ctx: Context, phrase: Phrase) -> list[Clause]:
@@ -295,7 +303,7 @@ def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
     if phrase.verb == "balance" and (things := ctx.things(phrase)):
         return upright(ctx, things)
     phrase.take("here")
-    leaned, ctx.leaned = (ctx.leaned, []) if ctx.begins else ([], ctx.leaned)
+    leaned, ctx.moved.leaned = (ctx.moved.leaned, []) if ctx.begins else ([], ctx.moved.leaned)
     for slot in phrase.take("state", "times"):  # "stand up again"
         if str(slot.children[-1]) == "still":
             ctx.stops = phrase.verb
@@ -325,7 +333,7 @@ def _stand(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 def get_up(ctx: Context) -> list[Clause]:
     """Return that a body that lies, sits or kneels is as it stood at the start; higher, if it lay then."""
-    scene, ctx.balance, ctx.low = ctx.scene, bool(ctx.balance), False
+    scene, ctx.balance, ctx.moved.low = ctx.scene, bool(ctx.balance), False
     if scene.lies:
         return [ctx.clause(c.risen)]
     height, trunk = round(_STANDS * scene.of.height, 3), scene.parts.of(scene.root)
@@ -390,7 +398,7 @@ def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         ctx.up = not ctx.lies
         return get_up(ctx) if ctx.lies else [ctx.clause(c.stay)]
     if ctx.lies and sign > 0:
-        ctx.balance = ctx.low = False
+        ctx.balance = ctx.moved.low = False
     ctx.moved.risen = None if amount is None or ctx.moved.risen is None else ctx.moved.risen + sign * amount
     return [ctx.clause(c.risen, sign=sign, amount=amount, word=phrase.verb)]
 
@@ -425,7 +433,7 @@ def _squat(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 
 def _low(ctx: Context, body: str, most: float, word: str) -> Clause:
-    ctx.balance, ctx.low = False, True
+    ctx.balance, ctx.moved.low = False, True
     return ctx.clause(c.at_height, body=body, amount=round(most, 3), word=word, low=True)
 
 
@@ -468,7 +476,7 @@ def _move(ctx: Context, phrase: Phrase) -> list[Clause]:
 
 def _keep(ctx: Context, phrase: Phrase) -> list[Clause]:
     it = not (ctx.last or ctx.it) and any(ctx.span(slot) == "it" for slot in phrase.left)
-    if it and (ctx.leaned or (phrase.lasts and len(ctx.verbs) > 1)):  # "lean back and hold it"
+    if it and (ctx.moved.leaned or (phrase.lasts and len(ctx.verbs) > 1)):  # "lean back and hold it"
         phrase.take("thing")
         return []
     if phrase.verb == "leave" and not phrase.has("state", "place", "direction", "path", "here"):

@@ -322,7 +322,7 @@ def lean(ctx: Context, phrase: Phrase) -> list[Clause]:
             raise phrase.no(f"by {np.rad2deg(angle):.0f} degrees is a fall of this body")
         axes = {"way": floats(toward @ scene.rot(body)), "upright": scene.vertical(part)}
         made.append(ctx.clause(c.leaned, part=part, word=st.FORMS.get(way, way), angle=angle, **axes))
-    ctx.leaned = made
+    ctx.moved.leaned = made
     return made
 
 
