@@ -15,6 +15,9 @@ import movlr_jax as mj
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.words import clauses as c
+from movlr_jax.tasks.words import sentence
+from movlr_jax.tasks.words.clauses import Clause
+from movlr_jax.tasks.words.measure import Goal, Measure
 from movlr_jax.types import Step
 
 DT = 0.02  # s
@@ -27,8 +30,8 @@ def made(body: str, words: str) -> Task:
     return mj.simple_task(name="t", model=spec, description=words, start_noise=0.0)
 
 
-def motion(task: Task, postures: np.ndarray) -> dict[str, float]:
-    """Measure a motion through postures [T, nq], with the velocities that it has. It has no contacts forces."""
+def steps_of(task: Task, postures: np.ndarray) -> Step:
+    """Return the steps of a motion through postures [T, nq], with the velocities that it has, without contacts."""
     model, data = task.model, mujoco.MjData(task.model)
     speeds = np.zeros((len(postures), model.nv))
     for i in range(1, len(postures)):
@@ -39,10 +42,21 @@ def motion(task: Task, postures: np.ndarray) -> dict[str, float]:
         mujoco.mj_forward(model, data)
         sensors.append(data.sensordata.copy())
     t, none = len(postures), np.zeros((len(postures), 0))
-    steps = Step(np.arange(t) * DT, postures, speeds, none, np.array(sensors), none)
+    return Step(np.arange(t) * DT, postures, speeds, none, np.array(sensors), none)
+
+
+def motion(task: Task, postures: np.ndarray) -> dict[str, float]:
     assert task.scoring.motion
-    measured = task.scoring.motion.measure(Readout(task.layout, steps))
+    measured = task.scoring.motion.measure(Readout(task.layout, steps_of(task, postures)))
     return measured | {"success": float(task.scoring.motion.achieved(measured))}
+
+
+def term_of(task: Task, clause: Clause, postures: np.ndarray) -> float:
+    """Return the mean of the first term of a clause, with its weight, over a motion through postures [T, nq]."""
+    (term, *_), steps = clause.measure.terms, steps_of(task, postures)
+    expression = Measure("", "", term.expression.replace("shaping.smooth_abs", "jnp.abs"), Goal())
+    values = sentence._curve(expression, sentence._moments(Readout(task.layout, steps)), np.asarray(steps.time))
+    return term.weight * float(values[1:].mean())
 
 
 def start(task: Task) -> np.ndarray:
@@ -339,6 +353,20 @@ def test_hand_measure_of_made_motion(words: str, angles: dict[str, float], metri
     task = made("hand", words)
     found = motion(task, joints(task, **angles))
     assert (found[metric], found["success"]) == (pytest.approx(value, abs=1e-3), success)
+
+
+def test_a_hand_that_waves_is_paid_by_its_speed_wherever_it_is():
+    """By hand: a hand 0.54 m below its shoulder swings to the side by 0.54 m times the angle."""
+    task = made("person", "wave with the left hand")
+    assert task.scoring.motion
+    (waves,) = (clause for clause in task.scoring.motion.clauses if clause.row is c.waves)
+    swing, at = waves["far"] / 0.54 * np.sin(2 * np.pi * c.WAVES_HZ * np.arange(101) * DT), []
+    for angle in (np.zeros(101), swing, 0.5 + swing):
+        at.append(np.repeat(start(task)[None], 101, axis=0))
+        at[-1][:, task.model.joint("left_shoulder_x").qposadr[0]] = angle
+    paid = [term_of(task, waves, postures) for postures in at]
+    assert paid[1] > paid[0] + 1.0
+    assert paid[2] == pytest.approx(paid[1], abs=0.3)
 
 
 @pytest.mark.parametrize(

@@ -785,13 +785,14 @@ def waves(of: Subject, part: Part, trunk: str, left: Vector, far: float = 0.1, t
     """How often a part has swung to either side and back relative to the trunk, in all or per second."""
     now, begin = (f"({part.text(s)} - {s}.pos({quoted(trunk)}))" for s in ("state", "state.initial"))
     aside, swung = along(f"({now} - {begin})", left), swings(far, each=0.5)  # there and back is one
-    swing = f"{far:.2g} * jnp.sin({2 * np.pi * WAVES_HZ:.4g} * state.time)"
+    rate, speed = 2 * np.pi * WAVES_HZ, along(f"({part.velocity} - state.vel({quoted(trunk)}))", left)
+    swing = f"{far * rate:.3g} * jnp.cos({rate:.4g} * state.time)"  # by its speed, as it may swing anywhere
     often = Goal(0.5 * WAVES_HZ, best=WAVES_HZ, scale=WAVES_HZ)
     return Measure(
         f"{part.words} waves" + ("" if times is None else f" {times} times"),
         f"{part.name}_waves{'_hz' if times is None else ''}", aside,
         often if times is None else _counted(times, 0.75),
-        (Term(f"{part.name}_waves", "part", 20.0, error(f"{aside} - {swing}")),),
+        (Term(f"{part.name}_waves", "part", 5.0, error(f"{speed} - {swing}")),),
         curve=per_second(swung) if times is None else swung, counts="end",
         seconds=1.5 if times is None else times / WAVES_HZ + 0.5, parts=(part,),
     )  # fmt: skip

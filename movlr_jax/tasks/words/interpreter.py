@@ -56,6 +56,7 @@ _OF_LEGS = ("knee", "foot", "leg", "thigh", "paw", "toe")
 _ENDLESS = (c.stay, c.steps, c.never, c.still, c.untouched)  # they are so all the time
 _BEATS = (c.waves, c.jump)
 _GENTLE, _PRESSES = ("gently", "softly", "carefully"), ("TOUCH", "PUSH", "GRASP", "KICK", "PICK")
+_IN_AIR = ("hover", "fly", "glide", "take off")
 _ON_LEGS = ("STEP", "JUMP", "SQUAT", "SIT", "LIE", "KNEEL")
 _SETTLES = ("SIT", "LIE", "KNEEL")  # "walk 2 m and sit down": who sits has walked
 _GOING = {c.travel, c.turn, c.around, c.jump}
@@ -176,6 +177,7 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
         climbs = flies and any(_climbs(ctx.scene, clause) for clause in group)
         settles = isinstance(verb, lark.Token) and verb.type in _SETTLES and bool(_rows(group) & _GOING)
         settles |= verb == "land" and bool(_rows(group) & (_GOING - {c.jump}))
+        climbs |= verb == "hover" and bool(list(child.find_data("place"))) and c.travel in _rows(group)
         if not together and (climbs or settles or (comes and c.travel in _rows(group))):
             group = next_one()
         apart |= waited and not together and child.data == "clause" and isinstance(verb, lark.Token)
@@ -424,6 +426,8 @@ def _time(phrase: Phrase) -> float | None:
 def _made(ctx: Context, verb: lark.Token, phrase: Phrase) -> list[Clause]:
     if verb.type in _ON_LEGS and ctx.scene.limbless and not (verb.type == "STEP" and ctx.scene.flies):
         raise phrase.no("needs legs, and this body has no joints but those of wheels or propellers")
+    if verb in _IN_AIR and ctx.scene.stands and not ctx.scene.flies:
+        raise phrase.no("is not possible: no motors of this body carry it through the air")
     stops = verb.type == "STAY" and verb not in ("stay", "remain") and not ctx.begins
     goes = phrase.has("gap", "within") and (verb.type == "STAND" or stops)
     return _VERBS["TRAVEL" if goes else verb.type](ctx, phrase)  # "stand in front of the ball"

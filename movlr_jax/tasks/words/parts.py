@@ -71,6 +71,13 @@ class Part:
         """Expression of how far it is from where it began [3] m."""
         return f"({self.text()} - {self.text('state.initial')})"
 
+    @property
+    def velocity(self) -> str:
+        """Expression of its velocity [3] m/s, of a point of a body."""
+        body, offset = quoted(self.place), array_of(self.offset or (0.0, 0.0, 0.0))
+        turned = f" + jnp.cross(state.angvel({body}), state.rot({body}) @ {offset})" if any(self.offset or ()) else ""
+        return f"(state.vel({body}){turned})"
+
     def now(self, data: mujoco.MjData) -> np.ndarray:
         """Return its position [3] m in `data`."""
         if self.offset is None:

@@ -315,6 +315,14 @@ class Scene:
 
     # Objects.
 
+    def on_body(self, part: Part) -> Part:
+        """Return a part at a site as the point of its body, of which a velocity is known."""
+        if part.offset is not None:
+            return part
+        site = self.model.site(part.place)
+        body, at = self.model.body(int(site.bodyid[0])).name, tuple(float(x) for x in np.round(site.pos, 4))
+        return replace(part, place=body, offset=(at[0], at[1], at[2]))
+
     def body_of(self, part: Part) -> int:
         model = self.model
         return int(model.site(part.place).bodyid[0]) if part.offset is None else model.body(part.place).id

@@ -406,6 +406,9 @@ def _rise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
 def _hover(ctx: Context, phrase: Phrase) -> list[Clause]:
     if phrase.take("here"):
         ctx.stops = "in place"
+    if (place := phrase.has("place")) and place.children[0].type == "ABOVE":  # "hover 50 cm above the tower"
+        ctx.moved.risen = None
+        return placed(ctx, phrase, [ctx.scene.parts.of(ctx.scene.root)])
     unknown = not phrase.has("height") and ctx.moved.risen is None
     if unknown and ctx.scene.flies:  # "take off, then hover"
         high = round(ctx.scene.resting + _IN_AIR, 3)

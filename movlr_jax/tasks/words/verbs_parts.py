@@ -180,7 +180,7 @@ def _wave(ctx: Context, phrase: Phrase) -> list[Clause]:
         away = float(np.linalg.norm(part.now(scene.data) - scene.data.body(trunk).xpos))
         far = round(_WAVE * away, 2)
         made.append(ctx.clause(c.raised, part=part, most=round(away, 2)))
-        made.append(ctx.clause(c.waves, part=part, trunk=trunk, left=left, far=far, times=times))
+        made.append(ctx.clause(c.waves, part=scene.on_body(part), trunk=trunk, left=left, far=far, times=times))
     return made
 
 
