@@ -52,7 +52,7 @@ _SHOULD = r"^((?:the|your|both|its) [\w ]+?) (?:should|must|ha(?:s|ve) to|needs?
 _ALONE = "bend|flex|straighten|extend|open|close|turn|rotate|move|wave|lean|tilt|pitch|stretch|point|stay|spread|curl"
 _WITH = "touch|tap|press|push|pull|kick|lift|grasp|grab|hold|reach(?= the| your| for)"
 _DIGIT = r"(?:the |your )?((?:thumb|index|middle|ring|little)(?: finger)?(?: tip)?)"
-_STATES = "still|straight|upright|level|horizontal|vertical|open|closed"
+_STATES = "still|straight|upright|level|horizontal|vertical"
 _CHANGED = "covered|walked|travelled|traveled|gone|moved|driven|flown|turned|rotated|spun|climbed"
 _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"(?:,? please)?[.!?]*\s*$", ""),
@@ -86,10 +86,11 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r",? before (?=\w+ing\b)", ", then "),
     (r"\b(while|as) (?:still|always) (?=\w+ing\b)", r"\1 "),
     # "rotate joint4, keeping the gripper closed"
-    (r"(?<!ing),(?: while)? (?!bring|swing|ring|spring|wing|string)(\w+ing\b)"
+    (r"(?<!ing),(?: while)? (?!(?:bring|swing|ring|spring|wing|string)\b)(\w+ing\b)"
      r"(?! (?:(?:the|its|your|a) )?(?:same |constant |current )?(?:heading|altitude|height|balance)\b)",
      lambda found: f" while {found[1]}" if not re.match(r"\s*\w+ing\b", found.string) else found[0]),
-    (rf"\b(?:perfectly|completely|absolutely|totally) (?=(?:{_STATES})\b)|\bkept (?=(?:{_STATES}|bent|at)\b)", ""),
+    (rf"\b(?:perfectly|completely|absolutely|totally) (?=(?:{_STATES})\b)"
+     rf"|\bkept (?=(?:{_STATES}|bent|open|closed|at)\b)", ""),
     (r"\b(?:and |but )?(?:do not|dont|never) let (?=(?:the|your|its) )", "without letting "),
     (rf"\b({_NUMBERS}) more (?={_UNITS}\b)", r"\1 "),
     (r"\ball (?:of )?(?:the )?other\b", "the other"),

@@ -50,6 +50,8 @@ def in_state(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
     if word in (*BENT, *STRAIGHT):
         return bent(ctx, parts) if word in BENT else bent(ctx, parts, -1, to=0.0)
     free, scene = free_of(ctx, parts), ctx.scene
+    if len(free) < len(parts) and word not in (*_HIGH, *LEVEL):
+        raise NotRead(word, "is no state of the body itself; say lean, squat, or by how many cm it rises")
     on_feet = scene.stands and all(scene.own(part) and part.words.split()[-1] in _FEET for part in parts)
     if word == GROUND["on"] or (word in _LOWERED and on_feet):
         return as_high(ctx, parts)
@@ -95,6 +97,10 @@ def points(ctx: Context, parts: Sequence[Part], word: str) -> list[Clause]:
     """Return that parts point in a direction."""
     word = FORMS.get(word, word)
     way = _STEMS.get(word, word)
+    if hinges := [part.words for part in parts if part.words.split()[-1] in JOINTS]:
+        raise NotRead(
+            word, f"is no direction of the {hinges[0]}; say it of the arm or leg, or move it by how many cm"
+        )
     if way not in WAYS or any(not ctx.scene.own(part) for part in parts):
         raise NotRead(word, "is no direction of a part" if way not in WAYS else "is not where an object can be kept")
     return [pointed(ctx, part, ctx.along(way), word) for part in free_of(ctx, parts)]

@@ -19,6 +19,7 @@ from movlr_jax.tasks.words.verbs_objects import approach, moved_to
 
 _BOWS = ("bow", "bend over")
 _MOST_LEAN = np.deg2rad(50.0)  # of a body that should not fall
+_ENDS = ("foot", "paw", "heel", "toe", "knee", "elbow")  # parts that do not point anywhere
 _SLACK = np.deg2rad(5.0)  # by which a limb may be asked to go beyond straight up or down
 _WAVE = 0.25  # how far a part that waves swings to either side, as a share of its distance from the trunk
 
@@ -133,6 +134,19 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
             if abs(slope + sign * angle) > np.pi / 2 + _SLACK:
                 raise NotRead(part.words, f"cannot go {way} by {np.rad2deg(angle):.0f} degrees from where it points")
         return [ctx.clause(c.elevated, part=part, sign=sign, angle=angle) for part in things]
+    elif (
+        phrase.has("direction") and all(part.words.split()[-1] in _ENDS for part in things) and not phrase.has("path")
+    ):
+        aside = phrase.way()  # "raise the foot forward"
+        if not aside or sign < 0:
+            raise phrase.no("names two directions, which can be any way; say move it, or by how many cm")
+        if aside != way:
+            made = [
+                ctx.clause(c.shifted, part=part, way=floats(ctx.along(aside)), word=f"moves {aside}")
+                for part in things
+            ]
+    elif sign < 0 and (other := {*phrase.ways(keep=True)} - {way, opposite}):
+        raise NotRead(other.pop(), f"does not go with {phrase.verb!r}; say point or move for other directions")
     elif there := st.arranged(ctx, phrase, things, but=way):
         return there
     else:
@@ -308,8 +322,11 @@ def lean(ctx: Context, phrase: Phrase) -> list[Clause]:
         ]
     if way not in ("forward", "back", "left", "right"):
         raise phrase.no("needs a direction, as in lean forward") if way in ("", "up") else NotRead(way, "is no side")
-    if limbs := [part.words for part in named if phrase.verb == "bend" and part.words.split()[-1] in HINGES]:
-        raise NotRead(way, f"is no way to bend the {limbs[0]}, which bends at its {HINGES[limbs[0].split()[-1]]}")
+    if limbs := [
+        part.words for part in named if phrase.verb == "bend" and part.words.split()[-1] in (*HINGES, *_ENDS)
+    ]:
+        hinge = HINGES.get(limbs[0].split()[-1], "")
+        raise NotRead(way, f"is no way to bend the {limbs[0]}" + f", which bends at its {hinge}" * bool(hinge))
     angle, toward = phrase.number("angle"), ctx.along(way)
     for part in parts:
         body = part.place if part.offset is not None and scene.own(part) else ""
