@@ -17,7 +17,7 @@ from movlr_jax.engine.tasks import task_of
 from movlr_jax.errors import UserError
 from movlr_jax.tasks import Task
 from movlr_jax.tasks.base import measured
-from movlr_jax.tasks.environments.gymnasium_task import DESCRIPTIONS, open_environment, timing
+from movlr_jax.tasks.environments.gymnasium_task import DESCRIPTIONS, gymnasium_task, open_environment, timing
 
 gymnasium = pytest.importorskip("gymnasium", reason="the package gymnasium is not installed")
 SPINNING = """
@@ -54,6 +54,24 @@ def test_an_episode_is_measured_by_the_environment_itself(env: str, within: floa
     assert metrics["terminated"] == ended
     assert metrics.get("terminated_s", 0.0) == pytest.approx(count * theirs.dt if ended else 0.0)
     assert "success" not in metrics
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        (
+            "Hopper-v5",
+            "It ends an episode where the height of the trunk is not 0.7 to inf m or its tilt is not -0.2 to",
+        ),
+        ("Ant-v5", "It ends an episode where the height of the trunk is not 0.2 to 1 m"),
+        ("Swimmer-v5", ""),
+    ],
+)
+def test_requests_say_when_the_environment_ends_an_episode(env: str, said: str):
+    """The ranges are those of Gymnasium's documentation."""
+    focus = gymnasium_task(episode_s=1.0, env=env).scoring.focus
+    assert said in focus
+    assert ("It ends" in focus) == bool(said)
 
 
 def test_start_states_are_those_of_the_reset():

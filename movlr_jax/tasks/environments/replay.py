@@ -38,6 +38,10 @@ _COMPARED = (
 _REPLAN_S = 0.032  # between two plans, as with the defaults of a planner
 _SUCCESS = ("success", "is_success", "solved")  # names of a success in what a step reports
 
+_RANGES = {  # attributes of environments of Gymnasium
+    "_healthy_z_range": "the height of the trunk is not {:g} to {:g} m",
+    "_healthy_angle_range": "its tilt is not {:g} to {:g} rad",
+}
 # `Scoring.focus` of tasks whose score is the return of an environment
 BY_RETURN = (
     "what the motion returns: the sum of the environment's own rewards, which are not shown and stop where the "
@@ -203,9 +207,18 @@ def environment_task(
         success="",
         holds_controls=True,
         environment=own_reward,
-        focus=BY_RETURN,
+        focus=BY_RETURN + _ends(environment.world),
         notes=(f"{environment.env}: a trial is replayed in this environment, whose rewards are summed",),
     )
+
+
+def _ends(world: object) -> str:
+    """Return when an environment ends an episode, as far as it says so, as those of Gymnasium with legs do."""
+    if not getattr(world, "_terminate_when_unhealthy", False):
+        return ""
+    ranges = ((of, getattr(world, name, None)) for name, of in _RANGES.items())
+    said = [of.format(*values) for of, values in ranges if values is not None]
+    return f". It ends an episode where {' or '.join(said)}" if said else ""
 
 
 def _return(metrics: Mapping[str, float]) -> float:

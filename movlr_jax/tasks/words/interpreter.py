@@ -57,6 +57,7 @@ _ENDLESS = (c.stay, c.steps, c.never, c.still, c.untouched)  # they are so all t
 _BEATS = (c.waves, c.jump)
 _GENTLE, _PRESSES = ("gently", "softly", "carefully"), ("TOUCH", "PUSH", "GRASP", "KICK", "PICK")
 _IN_AIR = ("hover", "fly", "glide", "take off")
+_WHOLE_BODY = ("TRAVEL", "TURN", "JUMP", "SQUAT", "LEAN", "STEP")
 _ON_LEGS = ("STEP", "JUMP", "SQUAT", "SIT", "LIE", "KNEEL")
 _SETTLES = ("SIT", "LIE", "KNEEL")  # "walk 2 m and sit down": who sits has walked
 _GOING = {c.travel, c.turn, c.around, c.jump}
@@ -157,6 +158,7 @@ def _paces(ctx: Context, phase: list[Clause]) -> list[Clause]:
 def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
     """Return the clauses of a phase; several for "pick it up and put it", "climb and hover", "a, b, then c"."""
     done, group, together, apart, waited = list[list[Clause]](), list[Clause](), False, False, False
+    _one_after_another(tree, last)
 
     def next_one() -> list[Clause]:
         done.extend([_placed(ctx, _consistent(ctx, group))] * bool(group))
@@ -203,6 +205,15 @@ def _groups(ctx: Context, tree: Tree, last: bool) -> list[list[Clause]]:
         group, together = group + made, False
     next_one()
     return done
+
+
+def _one_after_another(tree: Tree, last: bool) -> None:
+    """Raise NotRead for "turn around, walk 2 m and crouch": they are hardly all at once."""
+    verbs = [child.children[0] for child in tree.children if isinstance(child, lark.Tree) and child.data == "clause"]
+    whole = [verb for verb in verbs if isinstance(verb, lark.Token) and verb.type in _WHOLE_BODY]
+    if last and len(whole) > 2 and len({verb.type for verb in whole}) > 2:
+        why = "can come after what is before, or at the same time; say then, or while"
+        raise NotRead(str(whole[-1]), why, whole[-1].start_pos or 0)
 
 
 def _cut_short(ctx: Context, group: list[Clause], there: Clause) -> list[Clause]:

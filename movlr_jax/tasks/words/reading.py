@@ -110,6 +110,9 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b(hold|keep|maintain)(ing)? (?:the|this|that|your) (?:pinch|grip|grasp|pose|position|posture|squeeze)\b",
      r"\1\2 it"),
     (r"\b(?:keep|maintain|hold)(?:ing)? (?:your |its |the )?balance\b", "balance"),
+    (rf"\b(?:lean|bend|bow)((?:ing)?) (forward|back(?:ward)?|left|right|to the (?:left|right))"
+     rf"( (?:by )?(?:{_NUMBERS}) ?degrees)? (?:at|from) the (waist|hips?)\b",
+     r"bend\1 the \4 \2\3"),
     (r"\b(turn|twist|rotate)((?:ing)?(?: (?:left|right))?) (?:at|from) the (waist|hips?|neck)\b", r"\1\2 the \3"),
     # amounts
     (rf"\b(to|at) ((?:{_NUMBERS}) ?(?:{_UNITS})) (?:above|off|over|from) the (?:ground|floor)\b", r"\1 \2"),

@@ -352,6 +352,8 @@ def _on_leg(ctx: Context, side: str) -> list[Clause]:
 
 
 def _stay(ctx: Context, phrase: Phrase) -> list[Clause]:
+    if ctx.scene.flies and (place := phrase.has("place")) and place.children[0].type == "ABOVE":
+        return _hover(ctx, phrase)  # "stay 1 m above it"
     if phrase.verb in ("stay", "remain") and (slot := phrase.has("extent")):
         if ctx.span(slot).split()[0] != "on":
             raise phrase.unread(slot)
