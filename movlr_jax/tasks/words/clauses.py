@@ -792,7 +792,7 @@ def waves(of: Subject, part: Part, trunk: str, left: Vector, far: float = 0.1, t
         f"{part.words} waves" + ("" if times is None else f" {times} times"),
         f"{part.name}_waves{'_hz' if times is None else ''}", aside,
         often if times is None else _counted(times, 0.75),
-        (Term(f"{part.name}_waves", "part", 5.0, error(f"{speed} - {swing}")),),
+        (Term(f"{part.name}_waves", "part", 10.0, error(f"{speed} - {swing}")),),
         curve=per_second(swung) if times is None else swung, counts="end",
         seconds=1.5 if times is None else times / WAVES_HZ + 0.5, parts=(part,),
     )  # fmt: skip
