@@ -332,7 +332,7 @@ def test_distances_are_shown_only_on_the_way_along_x(model):
     [
         ("walk backward", True),
         ("stand still", True),
-        ("walk to the left", False),
+        ("walk along +y", False),
         ("walk forward, then turn left", False),
     ],
 )
