@@ -203,6 +203,7 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"\b(?:of|with)(?: an?)? (radius|diameter)(?: of)? ((?:{_NUMBERS}) ?(?:{_UNITS}))\b", r"\1 \2"),
     (rf"\b(?:of|with)(?: an?)? ((?:{_NUMBERS}) ?(?:{_UNITS}))(?: in)? (radius|diameter)\b", r"\2 \1"),
     (r"\baway from (?:the robot|you|yourself|itself)\b", "away"),
+    (r"\bin (?:an? )?circles? (?=around (?:the|a|it)\b)", ""),
     (r"\bcircle (?:around )?(?=(?:the|a|it)\b)", "go around "),
     (r"\b(?:keep|maintain|hold)(?:ing)? (?:your |its |the |this )?(?:same )?(?:heading|facing (?:forward|ahead))\b",
      "without turning"),
