@@ -57,6 +57,8 @@ def load_of(model: mujoco.MjModel, qpos: np.ndarray, most: float = _WEAK) -> np.
     A floating body stands on its soles, whose forces are sought by least squares. 0 for all if they cannot carry it.
     """
     data, root, none = mujoco.MjData(model), root_of(model), np.zeros(model.nu)
+    if not (served := servos(model) & of_joints(model)).any():
+        return none
     data.qpos[:] = qpos
     mujoco.mj_forward(model, data)
     torque, kinds = data.qfrc_bias - data.qfrc_passive, [int(model.jnt_type[j]) for j in base_joints(model, root)]
@@ -67,7 +69,7 @@ def load_of(model: mujoco.MjModel, qpos: np.ndarray, most: float = _WEAK) -> np.
     elif int(mujoco.mjtJoint.mjJNT_SLIDE) in kinds:
         return none
     found = none.copy()
-    for i in np.flatnonzero(servos(model) & of_joints(model)):
+    for i in np.flatnonzero(served):
         dof = model.jnt_dofadr[model.actuator_trnid[i, 0]]
         found[i] = torque[dof] / (model.actuator_gear[i, 0] * model.actuator_gainprm[i, 0])
     return np.clip(found, -most, most)

@@ -156,14 +156,15 @@ def simple_task(
     return task if success else task.replace(success=_success(task, measure, reached, tolerance_m))
 
 
-def _check(name: str, start_noise: object, tie: object) -> None:
+def _check(name: str, start_noise: float, tie: float | None) -> None:
+    """Raise UserError for a name that is no name of a folder, or a number below 0."""
     if not re.fullmatch(r"[\w.-]+", name):
         raise UserError(f"name={name!r}: a task name is also a folder name; use only letters, digits, _, - and .")
     for setting, value, expected in (
         ("start_noise", start_noise, "a standard deviation in rad"),
         ("tie", 0.0 if tie is None else tie, "a difference of the score"),
     ):
-        if not isinstance(value, Real) or not 0 <= value < np.inf:  # pyright: ignore[reportOperatorIssue]
+        if not isinstance(value, Real) or not 0 <= value < np.inf:
             raise UserError(f"{setting}={shortened(value)}: expected {expected}, 0 or more")
 
 

@@ -85,10 +85,13 @@ class Part:
         body = data.body(self.place)
         return body.xpos + body.xmat.reshape(3, 3) @ np.asarray(self.offset)
 
+    def limb(self, data: mujoco.MjData) -> np.ndarray:
+        """Return its limb [3] m in `data`, from where that begins to the part."""
+        return self.now(data) - data.body(self.base).xpos
+
     def overhead(self, data: mujoco.MjData, up: np.ndarray) -> np.ndarray:
         """Return the position [3] m at which it is if its limb points `up` [3] from where it begins."""
-        base = data.body(self.base).xpos
-        return base + up * float(np.linalg.norm(self.now(data) - base))
+        return data.body(self.base).xpos + up * float(np.linalg.norm(self.limb(data)))
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ def swung(ctx: Context, phrase: Phrase, parts: Sequence[Part], up: bool = False)
     for part in free_of(ctx, parts, phrase.verb):
         if scene.axis(part) is not None:
             raise NotRead(part.words, "is no limb, of which an angle is known; say by how many cm")
-        limb = part.now(scene.data) - scene.data.body(part.base).xpos
+        limb = part.limb(scene.data)
         limb, to = limb / np.linalg.norm(limb), scene.aside(part) if aside else ctx.along(way)
         off = to - (to @ limb) * limb
         if (size := float(np.linalg.norm(off))) < _TURNS:

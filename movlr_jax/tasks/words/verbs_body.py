@@ -161,13 +161,12 @@ def _direction(ctx: Context, phrase: Phrase, ways: list[str], diagonal: bool) ->
         other = ctx.nouns(away.children[1])[0]
         return f"away from {other.words}", -_towards(ctx, other)[0], None
     if found := [place[1]] if place else ctx.nouns(short.children[-1]) if short else []:
-        to = "within" if short and short.data == "within" else "short"
         other, gap = found[0], phrase.number("gap", "within")
         direction, far = _towards(ctx, other, gap)
         if any(way not in WAYS or ctx.along(way) @ direction < SAME_WAY for way in ways):
             raise NotRead(ways[0], f"is not where {other.words} is")
         just = "just" if gap is None else quantity(gap, "gap_m")
-        near = f"within {just} of " if to == "within" else f"{just} short of " if short else ""
+        near = {"within": f"within {just} of ", "gap": f"{just} short of "}[short.data] if short else ""
         return f"to {near}{other.words}", direction, far
     if len(ways) > 1 or diagonal:
         found = [ctx.along(way) for way in ways if way in WAYS]

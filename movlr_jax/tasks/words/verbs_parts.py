@@ -129,7 +129,7 @@ def _raise(ctx: Context, phrase: Phrase, sign: int = 1) -> list[Clause]:
         if blunt := [part for part in things if ctx.scene.axis(part) is not None]:
             raise NotRead(blunt[0].words, "is no limb, of which an angle is known; say by how many cm")
         for part in things:
-            limb = part.now(ctx.scene.data) - ctx.scene.data.body(part.base).xpos
+            limb = part.limb(ctx.scene.data)
             slope = float(np.arcsin(np.clip(limb @ ctx.scene.around[2] / np.linalg.norm(limb), -1.0, 1.0)))
             if abs(slope + sign * angle) > np.pi / 2 + _SLACK:
                 raise NotRead(part.words, f"cannot go {way} by {np.rad2deg(angle):.0f} degrees from where it points")
