@@ -61,9 +61,9 @@ def test_an_episode_is_measured_by_the_environment_itself(env: str, within: floa
     [
         (
             "Hopper-v5",
-            "It ends an episode where the height of the trunk is not 0.7 to inf m or its tilt is not -0.2 to",
+            "The environment ends an episode where the height of the trunk is not 0.7 to inf m or its tilt is not -0.2 to",
         ),
-        ("Ant-v5", "It ends an episode where the height of the trunk is not 0.2 to 1 m"),
+        ("Ant-v5", "The environment ends an episode where the height of the trunk is not 0.2 to 1 m"),
         ("Swimmer-v5", ""),
     ],
 )
@@ -71,7 +71,7 @@ def test_requests_say_when_the_environment_ends_an_episode(env: str, said: str):
     """The ranges are those of Gymnasium's documentation."""
     focus = gymnasium_task(episode_s=1.0, env=env).scoring.focus
     assert said in focus
-    assert ("It ends" in focus) == bool(said)
+    assert ("The environment ends an episode" in focus) == bool(said)
 
 
 def test_start_states_are_those_of_the_reset():

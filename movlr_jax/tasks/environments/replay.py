@@ -218,7 +218,7 @@ def _ends(world: object) -> str:
         return ""
     ranges = ((of, getattr(world, name, None)) for name, of in _RANGES.items())
     said = [of.format(*values) for of, values in ranges if values is not None]
-    return f". It ends an episode where {' or '.join(said)}" if said else ""
+    return f". The environment ends an episode where {' or '.join(said)}" if said else ""
 
 
 def _return(metrics: Mapping[str, float]) -> float:
