@@ -61,7 +61,8 @@ def test_an_episode_is_measured_by_the_environment_itself(env: str, within: floa
     [
         (
             "Hopper-v5",
-            "The environment ends an episode where the height of the trunk is not 0.7 to inf m or its tilt is not -0.2 to",
+            "The environment ends an episode where the height of the trunk is not 0.7 to inf m or its tilt is not "
+            "-0.2 to 0.2 rad",
         ),
         ("Ant-v5", "The environment ends an episode where the height of the trunk is not 0.2 to 1 m"),
         ("Swimmer-v5", ""),
