@@ -40,9 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         print(unknown_name("command", name, COMMANDS), file=sys.stderr)
         return 2
-    from movlr_jax.cli.common import entry_point
+    from movlr_jax.cli.common import ends_at_once, entry_point
 
-    return entry_point(f"movlr_jax.cli.{name}")(rest)
+    with ends_at_once(process=argv is None):
+        return entry_point(f"movlr_jax.cli.{name}")(rest)
 
 
 def _complete(arguments: Sequence[str]) -> int:

@@ -24,7 +24,7 @@ def entry_point(module: str) -> Callable[..., int]:
 
     def main(argv: Sequence[str] | None = None) -> int:
         try:
-            with _ends_at_once():
+            with ends_at_once(process=argv is None):
                 from movlr_jax.engine.environment import prepare_environment
 
                 prepare_environment()
@@ -43,10 +43,11 @@ def entry_point(module: str) -> Callable[..., int]:
 
 
 @contextlib.contextmanager
-def _ends_at_once() -> Iterator[None]:
+def ends_at_once(process: bool) -> Iterator[None]:
     """Let Ctrl-C end the process at once, until `interruptible` lets it end work in order.
 
     As an exception, it would be a traceback of imports, or be lost in a callback of one of them.
+    process: Whether the process ends with the block, so that Ctrl-C comes too late from then on.
     """
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -57,7 +58,7 @@ def _ends_at_once() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.SIG_IGN if process else signal.default_int_handler)
 
 
 def _unread() -> bool:

@@ -239,3 +239,25 @@ def test_ctrl_c_while_command_starts_is_one_word(elsewhere: Path):
     rest = child.stderr.read()
     assert child.wait(60) == INTERRUPTED
     assert [line for line in rest.splitlines() if not line.startswith("import time:")] == ["interrupted"]
+
+
+@pytest.mark.parametrize("module", ["movlr_jax.search", "movlr_jax.__main__"])
+def test_ctrl_c_after_command_has_ended_does_nothing(elsewhere: Path, module: str):
+    """As while Python shuts down, where it would be a traceback."""
+    code = f"""
+import os, signal, sys
+from {module} import main
+sys.argv = ["movlr-jax", *["search"] * ("__main__" in main.__module__), "resume=nowhere"]
+status = main()
+os.kill(os.getpid(), signal.SIGINT)
+sys.exit(status)
+"""
+    child = subprocess.run(
+        [sys.executable, "-c", code],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
+    assert child.returncode == 2
+    assert child.stderr.count("\n") == 1
+    assert "nowhere" in child.stderr
