@@ -58,7 +58,8 @@ CYCLE_S = 2.0  # in which a body goes down and comes up
 WAVES_HZ, STEPS_HZ = 1.0, 2.0
 JUMPED = 0.05  # m, height of a jump that counts
 FAR = Goal(0.1, best=0.5)  # m, of a motion without an amount
-PACE = 0.25  # tolerance of a speed over a distance, in which it starts
+# tolerances of a mean speed, as shares of it: of a travel, in which it starts, and over a distance, after which it stops
+SPEED, PACE = 0.2, 0.25
 LEANS = np.deg2rad(10.0)  # of a body that leans without an amount
 LEAN = "lean"  # what a body changes that tilts as a whole
 CLOSED, OPEN = 0.7, 0.2  # shares of their way at which fingers or jaws count as closed, and as open or straight
@@ -184,7 +185,7 @@ def travel(
     return Measure(
         f"move {word}{amount} {pacing}{frame}{unmeasured}",
         "progress_m_s" if distance is None else "distance_m", pace if turns else value,
-        about(speed if exact and distance is None else distance, LENGTH, fast), tuple(terms),
+        about(speed, SPEED * speed, fast) if exact and distance is None else about(distance, LENGTH, fast), tuple(terms),
         kind="forward", curve=per_second(covered) if distance is None else covered, counts="end",
         changes="place", state_tells=distance is not None and not turns,
         seconds=1.5 if distance is None else 1.5 * distance / speed + 0.5,  # it has to start and stop
