@@ -62,7 +62,7 @@ FILES = {
 _WALK, _TURN, _BACK = "walk forward at 0.6 m/s", "turn left by 90 degrees", "walk backwards slowly"
 WORDS: Mapping[str, Mapping[str, str]] = {
     **{
-        dog: {"walk": _WALK, "turn": _TURN, "back": _BACK}
+        dog: {"walk": _WALK, "turn": _TURN, "back": _BACK, "foot": "lift the front left foot"}
         for dog in ("go2", "spot", "go1", "aliengo", "b2", "hyqreal2", "mini_cheetah", "barkour")
     },
     "spot_arm": {"walk": _WALK, "close": "close the gripper", "raise": "raise the arm"},
@@ -77,6 +77,8 @@ WORDS: Mapping[str, Mapping[str, str]] = {
             "arms": "raise both arms",
             "squat": "squat",
             "walk": "walk forward at 0.4 m/s",
+            "leg": "stand on the left leg",
+            "knee": "raise the right knee",
         }
         for person in ("t1", "g1", "h1", "op3", "apollo")
     },

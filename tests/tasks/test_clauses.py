@@ -110,6 +110,8 @@ QUARTER = np.pi / 2
         ("walk forward 2 m", {"x": 3.0 * RAMP}, "distance_m", 3.0, 0),
         ("walk right 1 m", {"y": -1.0 * RAMP}, "distance_m", 1.0, 1),
         ("walk at 1 m/s", {"x": 2.0 * RAMP}, "progress_m_s", 1.0, 1),
+        ("walk at 1 m/s", {"x": 1.7 * RAMP}, "progress_m_s", 0.85, 1),
+        ("walk at 1 m/s", {"x": 1.5 * RAMP}, "progress_m_s", 0.75, 0),
         ("walk at 1 m/s", {"x": 4.0 * RAMP}, "progress_m_s", 2.0, 0),
         ("walk diagonally forward left", {"x": 2 * RAMP, "y": 2 * RAMP}, "progress_m_s", np.sqrt(2), 1),
         ("stand still", {"x": 0.1 * RAMP}, "drift_error_m", 0.1, 1),

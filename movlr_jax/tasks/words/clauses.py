@@ -58,7 +58,7 @@ CYCLE_S = 2.0  # in which a body goes down and comes up
 WAVES_HZ, STEPS_HZ = 1.0, 2.0
 JUMPED = 0.05  # m, height of a jump that counts
 FAR = Goal(0.1, best=0.5)  # m, of a motion without an amount
-# tolerances of a mean speed, as shares of it: of a travel, in which it starts, and over a distance, after which it stops
+# tolerances of a mean speed, as shares: of a travel, in which it starts, and over a distance, after which it stops
 SPEED, PACE = 0.2, 0.25
 LEANS = np.deg2rad(10.0)  # of a body that leans without an amount
 LEAN = "lean"  # what a body changes that tilts as a whole
@@ -185,8 +185,8 @@ def travel(
     return Measure(
         f"move {word}{amount} {pacing}{frame}{unmeasured}",
         "progress_m_s" if distance is None else "distance_m", pace if turns else value,
-        about(speed, SPEED * speed, fast) if exact and distance is None else about(distance, LENGTH, fast), tuple(terms),
-        kind="forward", curve=per_second(covered) if distance is None else covered, counts="end",
+        about(speed, SPEED * speed, fast) if exact and distance is None else about(distance, LENGTH, fast),
+        tuple(terms), kind="forward", curve=per_second(covered) if distance is None else covered, counts="end",
         changes="place", state_tells=distance is not None and not turns,
         seconds=1.5 if distance is None else 1.5 * distance / speed + 0.5,  # it has to start and stop
         limit=0.1 if distance is None else 0.3,
@@ -428,19 +428,22 @@ def takes(of: Subject, s: float, over: bool, tempo: str = "", what: tuple[Clause
 
 
 def raised(
-    of: Subject, part: Part, sign: int = 1, amount: float | None = None, most: float = np.inf, least: float = LENGTH
+    of: Subject,
+    part: Part,
+    sign: int = 1,
+    amount: float | None = None,  # m
+    least: float = LENGTH,  # m, without an amount
+    most: float = np.inf,  # m; more does not count for the terms
+    weight: float = 20.0,  # of the term without an amount
 ) -> Measure:
-    """Height in m that a part has gained or lost.
-
-    least: m, without an amount; most: m; more does not count for the terms.
-    """
+    """Height in m that a part has gained or lost."""
     way, done = ("up", "raised") if sign > 0 else ("down", "lowered")
     height = along(part.moved, [sign * c for c in of.up])
     grown = height if np.isinf(most) else f"jnp.minimum({height}, {most:g})"
     return Measure(
         f"{part.words} {way}{_by(amount)}", f"{part.name}_{done}_m", height,
         about(amount, NEAR, Goal(least, best=min(max(0.5, 2 * least), most), scale=0.2)),
-        (_grow(f"{part.name}_{way}", "part", amount, grown, (100.0, 20.0)),),
+        (_grow(f"{part.name}_{way}", "part", amount, grown, (100.0, weight)),),
         changes=part.name, parts=(part,),
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
-from movlr_jax.tasks.words.measure import Goal
+from movlr_jax.tasks.words.measure import Goal, Stance
 from movlr_jax.tasks.words.phrase import Context, NotRead, Phrase, Tree, span
 from movlr_jax.tasks.words.scene import Scene, floats
 from movlr_jax.tasks.words.sentence import Sentence
@@ -61,6 +61,8 @@ _WHOLE_BODY = ("TRAVEL", "TURN", "JUMP", "SQUAT", "LEAN", "STEP")
 _ON_LEGS = ("STEP", "JUMP", "SQUAT", "SIT", "LIE", "KNEEL")
 _SETTLES = ("SIT", "LIE", "KNEEL")  # "walk 2 m and sit down": who sits has walked
 _GOING = {c.travel, c.turn, c.around, c.jump}
+_STEPPING = {c.travel, c.turn, c.around, c.jump, c.steps, c.squat}  # not on the same feet all the time
+_LIFTING = (c.raised, c.elevated, c.bent, c.pointed, c.near, c.over, c.shifted, c.waves)
 _REPEATED = (c.squat, c.raised, c.elevated, c.bent, c.joint, c.closed, c.leaned)
 _SLOWLY_S, _QUICKLY_S = 2.0, 1.0  # s, what a limb takes at least, or at most
 _SPARE = 1.2  # times the mean speed that is needed to be somewhere in time
@@ -95,10 +97,19 @@ def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
     if not every and not balance:
         raise NotRead(text, "asks for nothing that can be measured")
     kept = tuple(tuple(dict.fromkeys(phase)) for phase in phases if phase)
-    sentence = Sentence(text, scene.of, kept, balance, ctx.lowest)
+    stances = tuple(_stance(scene, phase) if balance else None for phase in kept)
+    sentence = Sentence(text, scene.of, kept, balance, ctx.lowest, stances)
     if sentence.seconds > _LONGEST:
         raise NotRead(text, f"takes about {sentence.seconds:.0f} s, and {_LONGEST:.0f} s at most are simulated")
     return sentence
+
+
+def _stance(scene: Scene, phase: Sequence[Clause]) -> Stance | None:
+    """Return how the body stands while a leg does something else; None where it does not stay on the same feet."""
+    if _rows(phase) & _STEPPING:
+        return None
+    moved = [cl for cl in phase if cl.row in _LIFTING and dict(cl.given).get("sign", 1) > 0]
+    return scene.stance([part for cl in moved for part in cl.measure.parts])
 
 
 def _throughout(tree: Tree, phases: list[list[Clause]]) -> list[list[Clause]]:

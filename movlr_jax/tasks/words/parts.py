@@ -14,6 +14,7 @@ from movlr_jax.models.names import PLACES, SIDES, adjectives_in, part_of, place_
 from movlr_jax.rewards.term import array_of, identifier, quoted
 
 _CENTRED = 0.01  # m, a centre of mass closer to the origin of its body counts as being there
+_MASSLESS = 1e-6  # kg, a body that is lighter has no centre of mass, whatever its file says
 _BEFORE = ("the", "a", "an", "its", "your", "his", "her", "their", "one", "each", "of", "both", "all")
 _SINGULAR = {"feet": "foot", "calves": "calf"}
 _LIMBS = ("arm", "leg", "limb", "wing", "tail", "finger")  # of several bodies, the last of which is the end
@@ -102,6 +103,12 @@ class Between(Part):
     """
 
     ends: tuple[Part, ...] = ()
+
+    @staticmethod
+    def of(ends: Sequence[Part], carrier: Part | None = None) -> Between:
+        """Return the point between `ends`, which `carrier` carries; that is the first of them if not given."""
+        by = carrier or ends[0]
+        return Between(by.words, by.place, by.offset, by.base, tuple(ends))
 
     def text(self, state: str = "state") -> str:
         return f"({' + '.join(end.text(state) for end in self.ends)}) / {len(self.ends)}"
@@ -229,7 +236,7 @@ class Parts:
         limb = noun.split(" ")[-1] in _LIMBS
         end = self._end(name) if limb and name not in self._roles.values() else name
         offset = scale * model.body(end).ipos
-        if np.linalg.norm(offset) < _CENTRED:
+        if np.linalg.norm(offset) < _CENTRED or model.body(end).mass[0] < _MASSLESS:
             offset = np.zeros(3)
         x, y, z = (float(v) + 0.0 for v in np.round(offset, 4))
         return Part(words, end, (x, y, z), self._roles.get(begins) or (self._base(name) if limb else name))

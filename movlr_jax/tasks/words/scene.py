@@ -17,7 +17,8 @@ from movlr_jax.models.derived import above, base_joints, driven_joints, driven_t
 from movlr_jax.models.hands import DIGITS, HANDS, Digit, Hand, facing, fingers_of, hands_of, names_of
 from movlr_jax.models.motors import carrying
 from movlr_jax.models.names import PLACES, SIDES, part_of, place_of, side_of, words_of
-from movlr_jax.tasks.words.measure import Subject, Vector
+from movlr_jax.models.stance import soles_of
+from movlr_jax.tasks.words.measure import Stance, Subject, Vector
 from movlr_jax.tasks.words.parts import JOINTS, NAMED, Between, Part, Parts
 
 _LOW = 0.1  # m, a body whose centre of mass starts lower is not expected to stay upright, unless the words say so
@@ -313,6 +314,35 @@ class Scene:
         cos, sin = np.cos(yaw), np.sin(yaw)
         return np.array([cos * ahead - sin * left, sin * ahead + cos * left, up]) @ self.around
 
+    def stance(self, lifted: Sequence[Part]) -> Stance | None:
+        """Return how the body stands while parts of its legs are up; None if none or all of its feet are."""
+        model, feet = self.model, [part for part in self.known(["all", "feet"]) if self.own(part)] * self.stands
+        up = {self.body_of(part) for part in lifted if self.own(part)} - {model.body(self.root).id}
+        up |= {
+            end for end in map(self.body_of, feet) for body in up if end in above(model, body)
+        }  # toes are of a foot
+        raised = [foot for foot in feet if up & {*above(model, self.body_of(foot))}]
+        soles = [self._sole(foot) for foot in feet if foot not in raised]
+        if not raised or not soles:
+            return None
+        ends = {self.body_of(foot) for foot in raised}
+        bodies = {
+            name: model.body(self.roles.get(name, name)).id for name in self.touch if self.roles.get(name, name)
+        }
+        pressed = tuple(name for name, body in bodies.items() if ends & {*above(model, body)})
+        mass, gravity = model.body_subtreemass[model.body(self.root).id], np.linalg.norm(model.opt.gravity)
+        return Stance(Between.of(soles) if soles[1:] else soles[0], pressed, float(mass * gravity))
+
+    def _sole(self, foot: Part) -> Part:
+        """Return the middle of the sole of a foot, or the foot where nothing of it is on the ground."""
+        model, data, up = self.model, self.data, np.asarray(self.of.up)
+        own = [at for at in soles_of(model, data, up) if self.body_of(foot) in above(model, at[0])]
+        if not own:
+            return foot
+        body, _ = min(own, key=lambda at: (data.xpos[at[0]] + data.xmat[at[0]].reshape(3, 3) @ at[1]) @ up)
+        middle = floats(np.mean([point for b, point in own if b == body], axis=0).round(4))
+        return replace(foot, place=model.body(body).name, offset=middle)
+
     # Objects.
 
     def on_body(self, part: Part) -> Part:
@@ -462,8 +492,7 @@ class Scene:
         jaws = [name for name, body in named.items() if body >= 0 and top in above(model, body)]
         if not 2 <= len(jaws) <= _JAWS:
             return hand
-        ends = tuple(Part(name, name, self._middle(name), name) for name in jaws)
-        return Between(hand.words, hand.place, hand.offset, hand.base, ends)
+        return Between.of([Part(name, name, self._middle(name), name) for name in jaws], hand)
 
     def _middle(self, body: str) -> Vector:
         """Return the middle [3] of the shapes of a body that collide, m in its frame."""

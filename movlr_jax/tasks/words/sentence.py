@@ -16,7 +16,7 @@ from movlr_jax.tasks.needs import Need
 from movlr_jax.tasks.readout import Readout
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
-from movlr_jax.tasks.words.measure import Goal, Measure, Subject, rail_term, upright_terms
+from movlr_jax.tasks.words.measure import Goal, Measure, Stance, Subject, rail_term, upright_terms
 from movlr_jax.tasks.words.parts import Part
 from movlr_jax.types import Step
 
@@ -56,7 +56,8 @@ class Sentence:
     """What the words of a description ask of a body.
 
     phases: clauses that hold together; a phase begins when the one before is done. balance: whether the body should
-    stay on its feet. unread: words that were not read, if it was read in part.
+    stay on its feet. stances: how it stands in each phase in which a leg does something else. unread: words that were
+    not read, if it was read in part.
     """
 
     description: str
@@ -64,6 +65,7 @@ class Sentence:
     phases: tuple[tuple[Clause, ...], ...] = ()
     balance: bool = True
     lowest: float = FALLEN  # share of the start height below which a body that balances counts as fallen
+    stances: tuple[Stance | None, ...] = ()
     unread: tuple[str, ...] = ()
     problem: str = ""
     decides: bool = True  # False: the task has measures of its own, which say more
@@ -236,6 +238,8 @@ class Sentence:
             gates = ["" if cl.row is c.stay and self._stays(cl, i) else only for cl in own]
             terms += [_gated(term, when, _NUMBERS[i]) for cl, when in zip(own, gates, strict=True)
                       for term in cl.measure.terms]  # fmt: skip
+            if self.stances and (stance := self.stances[i]):
+                terms += [_gated(term, only, _NUMBERS[i]) for term in stance.terms(self.of.up)]
             if more:
                 gate = f"1.0 * {progress or f'(state.time > {ends:.3g})'}"  # which had to begin after the one before
                 if progress:
@@ -288,11 +292,11 @@ class Sentence:
         first = self.phases[0] if self.phases else ()
         others = tuple(clause for clause in first if clause.row not in (c.travel, c.stay))
         if speed == 0.0:
-            return replace(self, phases=((*others, c.clause(self.of, c.stay)),), unread=(), problem="")
+            return replace(self, phases=((*others, c.clause(self.of, c.stay)),), stances=(), unread=(), problem="")
         way = tuple(float(v) / speed for v in velocity)
         word = f"along ({', '.join(f'{v:.2g}' for v in way)})"
         travel = c.clause(self.of, c.travel, way=way, speed=speed, word=word, exact=True, turns=False, leads=True)
-        return replace(self, phases=((travel, *others),), unread=(), problem="")
+        return replace(self, phases=((travel, *others),), stances=(), unread=(), problem="")
 
 
 def _seconds(phase: Sequence[Clause]) -> float:

@@ -13,6 +13,7 @@ from movlr_jax.models.names import side_of
 from movlr_jax.models.stance import crouched
 from movlr_jax.tasks.words import clauses as c
 from movlr_jax.tasks.words.clauses import Clause
+from movlr_jax.tasks.words.measure import LEG
 from movlr_jax.tasks.words.parts import JOINTS, Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase
 from movlr_jax.tasks.words.scene import HINGES, TOUCH, floats
@@ -24,6 +25,7 @@ GROUND = {"on": "on the ground", "off": "raised", "from": "raised"}  # of a part
 BENT, STRAIGHT = ("bent", "flexed", "curled"), ("straight", "straightened", "stiff", "locked", "extended")
 _OPEN, _CLOSED = ("open", *STRAIGHT), ("closed", *BENT)  # of fingers
 _ASIDE = ("sideways", "to side", "aside")
+_STEPS = 0.1, 0.25  # shares of the height of the centre of mass, by which a leg is up, and by which it goes up
 _ARMS, _RISES = ("arm", "hand", "palm", "forearm"), 0.2  # share of the way to straight up by which they are raised
 _OVERHEAD = 0.8  # share of the way to straight up of what is overhead
 _FEET = ("foot", "paw")
@@ -188,12 +190,19 @@ def in_place(ctx: Context, parts: Sequence[Part]) -> list[Clause]:
 
 
 def raised(ctx: Context, part: Part, sign: int = 1, amount: float | None = None) -> Clause:
-    """Return that a part goes up or down; an arm or hand without an amount by a share of what it can rise."""
+    """Return that a part goes up or down.
+
+    Without an amount, an arm or hand goes up by a share of what it can, a leg on which the body stands by a share of
+    its height, and more is worth nothing.
+    """
     scene, least = ctx.scene, c.LENGTH
     if amount and scene.own(part) and amount > _REACH * scene.length:
         raise NotRead(quantity(amount, "a_m"), f"is farther than {part.words} can move")
     if sign > 0 and amount is None and part.words.split()[-1] in _ARMS and scene.own(part):
         least = max(least, round(_RISES * _rise(ctx, part), 2))
+    if sign > 0 and amount is None and scene.own(part) and scene.stance([part]):
+        least, most = (float(f"{share * scene.com_height:.2g}") for share in _STEPS)
+        return ctx.clause(c.raised, part=part, least=least, most=most, weight=LEG)
     return ctx.clause(c.raised, part=part, sign=sign, amount=amount, least=least)
 
 

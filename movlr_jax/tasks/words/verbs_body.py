@@ -15,7 +15,7 @@ from movlr_jax.tasks.words.clauses import Clause
 from movlr_jax.tasks.words.parts import Part
 from movlr_jax.tasks.words.phrase import WAYS, Context, NotRead, Phrase, axis_of
 from movlr_jax.tasks.words.scene import floats
-from movlr_jax.tasks.words.states import UPRIGHT, as_high, placed, squat, upright
+from movlr_jax.tasks.words.states import UPRIGHT, as_high, placed, raised, squat, upright
 from movlr_jax.tasks.words.verbs_objects import move_things
 from movlr_jax.tasks.words.verbs_parts import keep_things, lean, turn_things
 
@@ -347,7 +347,7 @@ def _on_leg(ctx: Context, side: str) -> list[Clause]:
     feet = [foot for foot in ctx.scene.known([other, "foot"]) if other in foot.words.split()]
     if not feet or ctx.scene.limbless:
         raise NotRead(f"{side} leg".strip(), "needs two feet, and no bodies of this model are named so")
-    return [*(ctx.clause(c.raised, part=foot) for foot in feet), ctx.clause(c.stay)]
+    return [*(raised(ctx, foot) for foot in feet), ctx.clause(c.stay)]
 
 
 def _stay(ctx: Context, phrase: Phrase) -> list[Clause]:
