@@ -59,6 +59,17 @@ FILES = {
     "panda": "mujoco/playground/assets/mujoco_menagerie/franka_emika_panda/mjx_single_cube.xml",
     **{own: f"bodies/{own}.xml" for own in ("arm", "quadrotor", "two_wheeler", "cartpole")},
 }  # fmt: skip
+NAMES = {
+    "go1": "Go1", "go2": "Go2", "spot": "Spot", "aliengo": "AlienGo", "b2": "B2", "hyqreal2": "HyQReal 2",
+    "mini": "Mini Cheetah", "leap": "LEAP hand", "aero": "Aero hand (tendons)", "t1": "T1", "g1": "G1", "h1": "H1",
+    "op3": "OP3", "hopper": "Gymnasium's hopper", "walker2d": "Gymnasium's walker", "ant": "Gymnasium's ant",
+    "cheetah": "Gymnasium's cheetah", "panda": "Panda with a box", "two": "two wheels (own file)",
+    "quadrotor": "quadrotor (own file)", "cartpole": "cart-pole (own file)",
+}  # fmt: skip
+SHOWN = {  # end of a measure -> factor, unit and digits
+    "progress_m_s": (1.0, "m/s", 2), "turned_rad": (180 / np.pi, "degrees", 0), "_raised_m": (100.0, "cm", 0),
+    "_moved_m": (100.0, "cm", 0), "down_m": (100.0, "cm", 0),
+}  # fmt: skip
 _WALK, _TURN, _BACK = "walk forward at 0.6 m/s", "turn left by 90 degrees", "walk backwards slowly"
 WORDS: Mapping[str, Mapping[str, str]] = {
     **{
@@ -147,26 +158,33 @@ def _line(name: str, row: Mapping[str, Any]) -> str:
         low, high = rate_interval(count, n)
         return f"{count} of {n} ({100 * low:.0f}-{100 * high:.0f} %)"
 
-    upright = sum(not t.get("fell") and not t["reason"] for t in trials)
+    upright = share(sum(not t.get("fell") and not t["reason"] for t in trials)) if "fell" in trials[0] else ""
     done = sum(bool(t.get("success")) for t in trials)
     shown = [
-        f"{float(np.median(values)) * factor:.2f}{unit} ({min(values) * factor:.2f} to {max(values) * factor:.2f})"
-        for key, factor, unit in (("progress_m_s", 1, " m/s"), ("turned_rad", 180 / np.pi, " deg"))
-        if (values := [t[key] for t in trials if key in t])
+        _spread([t[key] for t in trials], *SHOWN[end])
+        for end in SHOWN
+        for key in trials[0]
+        if key.endswith(end) and all(key in t for t in trials)
     ]
-    return (
-        f"| {name.replace('_', ' ', 1)} | {row['words']} | {share(upright)} | {share(done)} | {'; '.join(shown)} | "
-        f"{row['cpu_s_per_trial']:.0f} |"
-    )
+    robot = NAMES.get(name.partition("_")[0], name.partition("_")[0])
+    cells = [robot, row["words"], upright, share(done), "; ".join(shown), f"{row['cpu_s_per_trial']:.0f}"]
+    return f"| {' | '.join([*cells, str(trials[0]['seed'])])} |"
+
+
+def _spread(values: list[float], factor: float, unit: str, digits: int) -> str:
+    """Return the median of some values, the least and the greatest."""
+    middle, *ends = (f"{factor * value:.{digits}f}" for value in (float(np.median(values)), min(values), max(values)))
+    return f"{middle} {unit} ({' to '.join(ends)})"
 
 
 def report() -> None:
+    """Print the table of the rows so far, in the order of `cells`."""
     rows = json.loads(OUT.read_text(encoding="utf-8"))["rows"]
-    print(
-        "| robot | words | upright | success | median (least to most) | CPU s per trial |\n|---|---|---|---|---|---|"
-    )
-    for name, row in rows.items():
-        print(_line(name, row))
+    print("| robot | words | upright | success | median (least to most) | CPU s per trial | seeds from |")
+    print("|---|---|---|---|---|---|---|")
+    for robot, short in cells([]):
+        if row := rows.get(f"{robot}_{short}"):
+            print(_line(f"{robot}_{short}", row))
 
 
 def main() -> None:

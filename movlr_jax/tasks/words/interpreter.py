@@ -249,8 +249,7 @@ def _excluded(clauses: Sequence[Clause]) -> set[tuple[str, int]]:
 
 def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
     """Return the clauses of a phase, if they can hold together. Raises NotRead."""
-    amounts = {(cl["part"], cl["sign"]) for cl in phase if cl.row is c.raised and cl["amount"]}
-    phase = [cl for cl in phase if cl.row is not c.raised or cl["amount"] or (cl["part"], cl["sign"]) not in amounts]
+    phase = _highest(phase)
     near = any(cl.row is c.stay and cl["within"] for cl in phase)
     phase = [cl for cl in phase if cl.row is not c.stay or bool(cl["within"]) is near]
     asked = dict[str, Clause]()
@@ -301,6 +300,19 @@ def _consistent(ctx: Context, phase: list[Clause]) -> list[Clause]:
         phase = [cl.but(hand=None, thing=None, within=0.0) if cl.row is c.gripped else cl for cl in phase]
     alone = _rows(phase) == {c.bent}
     return [cl.but(still=cl["still"] and alone) if cl.row is c.bent else cl for cl in phase]
+
+
+def _highest(phase: list[Clause]) -> list[Clause]:
+    """Return clauses of which one says how high a part goes: "raise the arms overhead and keep them up"."""
+    said = dict[tuple[object, int], tuple[bool, float]]()
+
+    def much(cl: Clause) -> tuple[bool, float]:
+        return cl["amount"] is not None, cl["least"]
+
+    for cl in (cl for cl in phase if cl.row is c.raised):
+        at = cl["part"], cl["sign"]
+        said[at] = max(said.get(at, much(cl)), much(cl))
+    return [cl for cl in phase if cl.row is not c.raised or cl["amount"] or much(cl) == said[cl["part"], cl["sign"]]]
 
 
 def _may_travel(ctx: Context, phase: Sequence[Clause]) -> None:

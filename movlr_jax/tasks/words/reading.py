@@ -31,10 +31,22 @@ _MOST_UNREAD = 8
 _NUMBER = r"-?[\d.]+|[+-]?[xyz]"
 _ARTICLES = "the|a|an|its|your|his|her|their"
 _NUMBERS = "\\d[\\d.]*|" + "|".join(NUMBERS)
+_TEENS = ("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _UNITS = (
     "met(?:er|re)s?|m|cm|mm|centimet(?:er|re)s?|seconds?|s|ms|min(?:utes?)?|degrees?|rad|revolutions?|times"
     "|inch(?:es)?|ft"
 )
+
+
+def _number(found: re.Match[str]) -> str:
+    """Return a number from eleven to ninety-nine in digits."""
+    word = found[1].lower()
+    if word in _TEENS:
+        return str(11 + _TEENS.index(word)) + (f" {found[2]}" if found[2] else "")
+    return str(20 + 10 * _TENS.index(word) + NUMBERS.get((found[2] or "").lower(), 0))
+
+
 # what is said in other words: a pattern -> the same in the words of the grammar, in this order
 _BEGINS = r"(?:^|(?<=[,;] )|(?<=\bthen )|(?<=\band ))"
 # after these, "back up" is up again
@@ -57,6 +69,19 @@ _CHANGED = "covered|walked|travelled|traveled|gone|moved|driven|flown|turned|rot
 _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"(?:,? please)?[.!?]*\s*$", ""),
     (r"°", " degrees"),
+    (rf"\b({'|'.join((*_TEENS, *_TENS))})(?:[- ](one|two|three|four|five|six|seven|eight|nine))?\b", _number),
+    (r"\btill\b", "until"),
+    (r",(?= (?:(?:counter|anti)-?)?clockwise$)", ""),
+    (r" (?:(?:in |to )?either (?:way|direction|side))\b", ""),  # of what should not be more
+    (r"(?:,| -) no (?=\w+ing\b)", " without "),
+    (r"\bclear of the (?=ground|floor)", "off the "),
+    (r"\b(?:swing|come) a?round (?=(?:by )?\d|to the (?:left|right)|left|right)", "turn "),
+    (r"\b(?:do|execute|perform|take) (?=an? (?:half|quarter|full|whole) (?:turn|circle)\b)", "make "),
+    (r"\b(?:trace|describe|draw)(?= an? circle\b)", "go in"),
+    (r"\b(?:do|fly|walk|run|drive|make|trot) (?:one|an?) (?:full |complete )?(?:lap|loop|orbit) (?:a?round|of) ",
+     "go around "),
+    (r"^(?:stay|remain|keep) (?:balanced|upright) (?=(?:on the spot |in place )?for )", "stand still "),
+    (rf"\b({_NUMBERS}) (?:full |whole |complete )?(?:turns|rotations)\b", r"\1 revolutions"),
     (r"^(?:please,? )?(?:(?:could|can|would|will) you(?: mind)?(?: please)?|i want you to|i would like you to) ", ""),
     (r"\b(you|they)'re\b", r"\1 are"),
     (r"\bit's\b", "it is"),
@@ -132,7 +157,6 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"\bhalf an? (?={_UNITS}\b)", "0.5 "),
     (r"\b(met(?:er|re)s?|m) (?:per|a|an) (?:second|s)\b", "m/s"),
     (r"\b(centimet(?:er|re)s?|cm) (?:per|a) (?:second|s)\b", "cm/s"),
-    (rf"\b({_NUMBERS}) (?:full |whole |complete )?(?:turns|rotations)\b", r"\1 revolutions"),
     (rf"\b(?:an?|one|1) ({_UNITS}) and a half\b", r"1.5 \1"),
     (rf"\b({_NUMBERS}) and a half (?={_UNITS})\b", lambda found: f"{NUMBERS.get(found[1].lower()) or found[1]}.5 "),
     (r"\ban? (?=(?:centi)?met(?:er|re)\b)|(?:(?<=for )|(?<=in )|(?<=over ))a (?=second\b)", "1 "),
@@ -164,6 +188,10 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
      r"\1 keeping \2 "),
     (r"\bwithout letting ((?:the|your) [\w ]+?) touch (?=the (?:ground|floor)\b)", r"and keep \1 off "),
     (r"\bpick ((?:the|a|an) [\w ]+?) up\b", r"pick up \1"),
+    (rf"\b(?:open and close|close and open) ((?:the|your) [\w ]+?) (twice|(?:{_NUMBERS}) times)\b", r"close \1 \2"),
+    (r"\b(open|close) and (open|close) ((?:the|your) [\w ]+?)(?=$|[,;.]| then\b)", r"\1 \3, then \2 it"),
+    (rf"\b(?:and )?(?:keep|hold)(?:ing)? ((?:the|your) [\w ]+?) (?:level|upright) (?:to )?within"
+     rf" (?=(?:{_NUMBERS}) degrees)", r"without tilting \1 more than "),
     (r"\b((?:rais|lift|lower)\w* [^,;.]*?\b(?:arm|leg)s?\b[^,;.]*?) at the (?:shoulder|hip)s?\b", r"\1"),
     (rf"{_BENDS} arm(s?) at the elbows?\b", r"\1 elbow\2"),
     (rf"{_BENDS} leg(s?) at the knees?\b", r"\1 knee\2"),
@@ -311,6 +339,10 @@ def _whole(text: str, scene: Scene, known: set[str]) -> Sentence:
             raise NotRead(found[0], why + hint, found.start())
     if steps := re.search(rf"(?<=\b)(?:{_NUMBERS}) step\b", text):
         raise NotRead("step", "cannot be counted; say how far, as in walk forward 2 m", steps.start())
+    for found in re.finditer(rf"\b([a-z]+) (\d+)\b(?! (?:{_UNITS})\b)", text):
+        alike = scene.numbered(f"{found[1]}{found[2]}") if found[1] in scene.nouns else []
+        if alike and f"{found[1]}{found[2]}" not in map(str.lower, alike):
+            raise NotRead(found[0], f"is no part of this model, which has {', '.join(alike)}", found.start())
     parser = _parser(tuple(sorted(scene.nouns, key=lambda word: (-len(word), word))))
     try:
         tree = parser.parse(text)

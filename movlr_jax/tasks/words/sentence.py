@@ -267,7 +267,9 @@ class Sentence:
         changed = {(m.changes, m.kind) for _, _, m in self.named()}
         turns = any(changes == "heading" for changes, _ in changed)
         terms = upright_terms(self.of, turns, not changed & {("height", "down"), ("height", "height")})
-        return terms if all(changes != c.LEAN for changes, _ in changed) else terms[:-1]  # its tilt is asked
+        terms = terms if all(changes != c.LEAN for changes, _ in changed) else terms[:-1]  # its tilt is asked
+        goes = any("place" in (changes, kind) or changes == "height" for changes, kind in changed)
+        return [*c.stay(self.of).terms, *terms] if turns and not goes else terms  # it turns where it is
 
     def _rail_terms(self) -> list[Term]:
         """Return that a body which is not asked to travel does not run to the end of its rail."""
