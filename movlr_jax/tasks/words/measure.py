@@ -18,7 +18,7 @@ UP: Vector = (0.0, 0.0, 1.0)
 HOLD_S = 0.5  # s at the end of a phase in which what should be reached is measured
 SHARE = 0.1  # tolerance of an amount, as a share of it
 LENGTH, ANGLE, NEAR = 0.05, np.deg2rad(5.0), 0.02  # smallest tolerances: m, rad, m between surfaces
-LEG = 60.0  # weight of a leg that goes up, and of the balance on the others, without which it stays down
+LEG, _FEET = 60.0, 20.0  # weights of a leg that goes up and of the balance on the others, and of that on all feet
 PER_S = 0.2  # s, the shortest time over which a mean speed is taken
 
 
@@ -68,22 +68,23 @@ class Subject:
 
 @dataclass(frozen=True)
 class Stance:
-    """How a body stands while some of its legs do something else."""
+    """On which feet a body stands, as some of its legs may do something else."""
 
     on: Part  # the middle of the soles on which it stands
-    lifted: tuple[str, ...]  # touch parts of the other feet
+    lifts: bool  # whether other feet are up
+    lifted: tuple[str, ...]  # touch parts of these
     newtons: float  # its weight
 
     def terms(self, up: Vector) -> list[Term]:
-        """Return the terms that shift its weight: its capture point over the feet, and no force on the others."""
-        ways = World(np.asarray(up)).frame[:2]
-        apart = (f"state.capture_point[{i}] - {along(f'({self.on.text()})', way)}" for i, way in enumerate(ways))
-        pressed = " + ".join(f"state.touch({quoted(name)})" for name in self.lifted)
-        unloaded = Term("unloaded", "part", 10.0, f"-({pressed}) / {self.newtons:.3g}")
-        return [
-            Term("carried", "part", LEG, error(f"jnp.hypot({', '.join(apart)})")),
-            *[unloaded] * bool(self.lifted),
-        ]
+        """Return the terms of balance: its capture point over the feet, and no force on those that are up."""
+        rows = World(np.asarray(up)).frame[:2].tolist()
+        on = f"({self.on.text()})[:2]" if up == UP else f"jnp.array({rows}) @ ({self.on.text()})"
+        weight = LEG if self.lifts else _FEET
+        terms = [Term("carried", "part", weight, error(f"jnp.linalg.norm(state.capture_point - {on})"))]
+        if self.lifted:
+            pressed = " + ".join(f"state.touch({quoted(name)})" for name in self.lifted)
+            terms.append(Term("unloaded", "part", 10.0, f"-({pressed}) / {self.newtons:.3g}"))
+        return terms
 
 
 @dataclass(frozen=True)

@@ -315,23 +315,23 @@ class Scene:
         return np.array([cos * ahead - sin * left, sin * ahead + cos * left, up]) @ self.around
 
     def stance(self, lifted: Sequence[Part]) -> Stance | None:
-        """Return how the body stands while parts of its legs are up; None if none or all of its feet are."""
-        model, feet = self.model, [part for part in self.known(["all", "feet"]) if self.own(part)] * self.stands
-        up = {self.body_of(part) for part in lifted if self.own(part)} - {model.body(self.root).id}
-        up |= {
-            end for end in map(self.body_of, feet) for body in up if end in above(model, body)
-        }  # toes are of a foot
-        raised = [foot for foot in feet if up & {*above(model, self.body_of(foot))}]
-        soles = [self._sole(foot) for foot in feet if foot not in raised]
-        if not raised or not soles:
-            return None
-        ends = {self.body_of(foot) for foot in raised}
-        bodies = {
-            name: model.body(self.roles.get(name, name)).id for name in self.touch if self.roles.get(name, name)
-        }
-        pressed = tuple(name for name, body in bodies.items() if ends & {*above(model, body)})
-        mass, gravity = model.body_subtreemass[model.body(self.root).id], np.linalg.norm(model.opt.gravity)
-        return Stance(Between.of(soles) if soles[1:] else soles[0], pressed, float(mass * gravity))
+        """Return on which feet the body stands while these parts are up; None where it has no feet or lifts all."""
+        model, root = self.model, self.model.body(self.root).id
+        up = {self.body_of(part) for part in lifted if self.own(part)} - {root}
+        feet = [part for part in self.known(["all", "feet"]) if self.own(part)] * self.stands
+
+        def raised(foot: Part) -> bool:
+            end = self.body_of(foot)  # toes are of a foot
+            return any(body in above(model, end) or end in above(model, body) for body in up)
+
+        soles = [self._sole(foot) for foot in feet if not raised(foot)]
+        ends = {self.body_of(foot) for foot in feet if raised(foot)}
+        kind = mujoco.mjtObj.mjOBJ_BODY
+        touch = {name: mujoco.mj_name2id(model, kind, self.roles.get(name, name)) for name in self.touch}
+        pressed = tuple(name for name, body in touch.items() if body > 0 and ends & {*above(model, body)})
+        weight = float(model.body_subtreemass[root] * np.linalg.norm(model.opt.gravity))
+        on = Between.of(soles) if soles[1:] else next(iter(soles), None)
+        return Stance(on, bool(ends), pressed, weight) if on else None
 
     def _sole(self, foot: Part) -> Part:
         """Return the middle of the sole of a foot, or the foot where nothing of it is on the ground."""

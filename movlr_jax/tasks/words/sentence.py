@@ -56,8 +56,8 @@ class Sentence:
     """What the words of a description ask of a body.
 
     phases: clauses that hold together; a phase begins when the one before is done. balance: whether the body should
-    stay on its feet. stances: how it stands in each phase in which a leg does something else. unread: words that were
-    not read, if it was read in part.
+    stay on its feet. stances: the feet on which it stands in each phase in which it does not travel. unread: words
+    that were not read, if it was read in part.
     """
 
     description: str
@@ -267,9 +267,7 @@ class Sentence:
         changed = {(m.changes, m.kind) for _, _, m in self.named()}
         turns = any(changes == "heading" for changes, _ in changed)
         terms = upright_terms(self.of, turns, not changed & {("height", "down"), ("height", "height")})
-        terms = terms if all(changes != c.LEAN for changes, _ in changed) else terms[:-1]  # its tilt is asked
-        goes = any("place" in (changes, kind) or changes == "height" for changes, kind in changed)
-        return [*c.stay(self.of).terms, *terms] if turns and not goes else terms  # it turns where it is
+        return terms if all(changes != c.LEAN for changes, _ in changed) else terms[:-1]  # its tilt is asked
 
     def _rail_terms(self) -> list[Term]:
         """Return that a body which is not asked to travel does not run to the end of its rail."""

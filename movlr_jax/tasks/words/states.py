@@ -200,7 +200,8 @@ def raised(ctx: Context, part: Part, sign: int = 1, amount: float | None = None)
         raise NotRead(quantity(amount, "a_m"), f"is farther than {part.words} can move")
     if sign > 0 and amount is None and part.words.split()[-1] in _ARMS and scene.own(part):
         least = max(least, round(_RISES * _rise(ctx, part), 2))
-    if sign > 0 and amount is None and scene.own(part) and scene.stance([part]):
+    stance = scene.stance([part])
+    if sign > 0 and amount is None and stance and stance.lifts:
         least, most = (float(f"{share * scene.com_height:.2g}") for share in _STEPS)
         return ctx.clause(c.raised, part=part, least=least, most=most, weight=LEG)
     return ctx.clause(c.raised, part=part, sign=sign, amount=amount, least=least)
