@@ -72,12 +72,13 @@ _SAME: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"\b({'|'.join((*_TEENS, *_TENS))})(?:[- ](one|two|three|four|five|six|seven|eight|nine))?\b", _number),
     (r"\btill\b", "until"),
     (r",(?= (?:(?:counter|anti)-?)?clockwise$)", ""),
-    (r" (?:(?:in |to )?either (?:way|direction|side))\b", ""),  # of what should not be more
+    (rf"\b((?:more than|beyond|past|within|exceeding) (?:{_NUMBERS}) ?(?:{_UNITS})) (?:in |to )?either"
+     r" (?:way|direction|side)\b", r"\1"),
     (r"(?:,| -) no (?=\w+ing\b)", " without "),
     (r"\bclear of the (?=ground|floor)", "off the "),
     (r"\b(?:swing|come) a?round (?=(?:by )?\d|to the (?:left|right)|left|right)", "turn "),
     (r"\b(?:do|execute|perform|take) (?=an? (?:half|quarter|full|whole) (?:turn|circle)\b)", "make "),
-    (r"\b(?:trace|describe|draw)(?= an? circle\b)", "go in"),
+    (r"\b(?:trace|describe)(?= an? circle\b)(?!.*\b(?:hand|arm|foot|leg|finger|fingertip|head|gripper)\b)", "go in"),
     (r"\b(?:do|fly|walk|run|drive|make|trot) (?:one|an?) (?:full |complete )?(?:lap|loop|orbit) (?:a?round|of) ",
      "go around "),
     (r"^(?:stay|remain|keep) (?:balanced|upright) (?=(?:on the spot |in place )?for )", "stand still "),
