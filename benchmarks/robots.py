@@ -61,10 +61,10 @@ FILES = {
 }  # fmt: skip
 NAMES = {
     "go1": "Go1", "go2": "Go2", "spot": "Spot", "aliengo": "AlienGo", "b2": "B2", "hyqreal2": "HyQReal 2",
-    "mini": "Mini Cheetah", "leap": "LEAP hand", "aero": "Aero hand (tendons)", "t1": "T1", "g1": "G1", "h1": "H1",
-    "op3": "OP3", "hopper": "Gymnasium's hopper", "walker2d": "Gymnasium's walker", "ant": "Gymnasium's ant",
-    "cheetah": "Gymnasium's cheetah", "panda": "Panda with a box", "two": "two wheels (own file)",
-    "quadrotor": "quadrotor (own file)", "cartpole": "cart-pole (own file)",
+    "mini_cheetah": "Mini Cheetah", "leap_left": "LEAP hand", "aero": "Aero hand (tendons)", "t1": "T1", "g1": "G1",
+    "h1": "H1", "op3": "OP3", "hopper": "Gymnasium's hopper", "walker2d": "Gymnasium's walker",
+    "ant": "Gymnasium's ant", "cheetah": "Gymnasium's cheetah", "panda": "Panda with a box",
+    "two_wheeler": "two wheels (own file)", "quadrotor": "quadrotor (own file)", "cartpole": "cart-pole (own file)",
 }  # fmt: skip
 SHOWN = {  # end of a measure -> factor, unit and digits
     "progress_m_s": (1.0, "m/s", 2), "turned_rad": (180 / np.pi, "degrees", 0), "_raised_m": (100.0, "cm", 0),
@@ -150,7 +150,7 @@ def measured(
     }
 
 
-def _line(name: str, row: Mapping[str, Any]) -> str:
+def _line(robot: str, row: Mapping[str, Any]) -> str:
     """Return the row of the table."""
     trials, n = row["trials"], row["n"]
 
@@ -166,8 +166,14 @@ def _line(name: str, row: Mapping[str, Any]) -> str:
         for key in trials[0]
         if key.endswith(end) and all(key in t for t in trials)
     ]
-    robot = NAMES.get(name.partition("_")[0], name.partition("_")[0])
-    cells = [robot, row["words"], upright, share(done), "; ".join(shown), f"{row['cpu_s_per_trial']:.0f}"]
+    cells = [
+        NAMES.get(robot, robot),
+        row["words"],
+        upright,
+        share(done),
+        "; ".join(shown),
+        f"{row['cpu_s_per_trial']:.0f}",
+    ]
     return f"| {' | '.join([*cells, str(trials[0]['seed'])])} |"
 
 
@@ -184,7 +190,7 @@ def report() -> None:
     print("|---|---|---|---|---|---|---|")
     for robot, short in cells([]):
         if row := rows.get(f"{robot}_{short}"):
-            print(_line(f"{robot}_{short}", row))
+            print(_line(robot, row))
 
 
 def main() -> None:
@@ -217,7 +223,7 @@ def main() -> None:
         known |= {"circumstances": circumstances(), "command": "benchmarks/robots.py", "cores": os.cpu_count()}
         if not (given.quick or given.dry):
             write(OUT, known)
-        print(_line(name, row), flush=True)
+        print(_line(robot, row), flush=True)
 
 
 if __name__ == "__main__":

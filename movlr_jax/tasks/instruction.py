@@ -95,8 +95,8 @@ def with_instruction(task: Task, instruction: str) -> Task:
     words = described(instruction)
     qpos = task.start(np.random.default_rng(0), 1)[0][0]
     body = task.adapter
-    sites, touch = tuple(task.layout.sites), tuple(task.layout.touch)
-    around = Scene(task.model, qpos, body.root, body.forward, task.roles, sites, touch)
+    touch = {part: body.touch.get(part, ()) for part in task.layout.touch}  # some are of objects
+    around = Scene(task.model, qpos, body.root, body.forward, task.roles, tuple(task.layout.sites), touch)
     motion = read(words, around, partial=True)
     clock = {name: value for name, value in task.goals.items() if name == "stride_frequency"}
     goals = clock | velocity_goals(motion, task.roles)

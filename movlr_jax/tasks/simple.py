@@ -230,7 +230,7 @@ def _read(
     adapter, (_, at) = staged.adapter, staged.placed
     ahead = adapter.forward if staged.known else forward_of(staged.bare, at.qpos, roles)
     sites = free_sites(staged.bare)
-    around = Scene(staged.bare, at.qpos, adapter.root, ahead, roles, sites, tuple(adapter.touch))
+    around = Scene(staged.bare, at.qpos, adapter.root, ahead, roles, sites, adapter.touch)
     motion = read(description, around, partial=True)
     motion = motion.with_velocity(targets["velocity"].tolist()) if "velocity" in targets else motion
     return replace(motion, decides=decides), _destinations(motion, around)

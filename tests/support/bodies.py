@@ -163,4 +163,4 @@ def scene_of(name: str) -> Scene:
     roles, adapter = roles_of(model), derive_adapter("body", spec.copy)
     qpos = model.key_qpos[0] if model.nkey else model.qpos0
     sites = [model.site(i).name for i in range(model.nsite)]
-    return Scene(model, qpos, adapter.root, forward_of(model, qpos, roles), roles, sites, tuple(adapter.touch))
+    return Scene(model, qpos, adapter.root, forward_of(model, qpos, roles), roles, sites, adapter.touch)

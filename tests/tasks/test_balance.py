@@ -19,7 +19,10 @@ def terms_of(body: str, words: str) -> dict[str, str]:
 def test_quadruped_that_lifts_a_foot_stands_on_the_other_three():
     """By hand: their soles are at the lowest points of the balls at the ends of the calves."""
     scene = scene_of("quadruped")
-    (stance,) = read("lift the front left foot", replace(scene, touch=("FL_foot", "FR_foot", "base"))).stances
+    (stance,) = read(
+        "lift the front left foot",
+        replace(scene, touch={"FL_foot": ["FL_foot"], "FR_foot": ["FR_foot"], "base": ["base"]}),
+    ).stances
     assert stance is not None
     balls = [
         scene.data.geom_xpos[g] for g in range(scene.model.ngeom) if _foot_of(scene.model, g) in ("FR", "RL", "RR")

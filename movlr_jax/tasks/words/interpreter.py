@@ -61,7 +61,7 @@ _WHOLE_BODY = ("TRAVEL", "TURN", "JUMP", "SQUAT", "LEAN", "STEP")
 _ON_LEGS = ("STEP", "JUMP", "SQUAT", "SIT", "LIE", "KNEEL")
 _SETTLES = ("SIT", "LIE", "KNEEL")  # "walk 2 m and sit down": who sits has walked
 _GOING = {c.travel, c.turn, c.around, c.jump}
-_GOES = {c.travel, c.around, c.jump, c.steps}
+_OFF_ITS_FEET = {c.travel, c.around, c.jump, c.steps}
 _LIFTING = (c.raised, c.elevated, c.bent, c.pointed, c.near, c.over, c.shifted, c.waves)
 _REPEATED = (c.squat, c.raised, c.elevated, c.bent, c.joint, c.closed, c.leaned)
 _SLOWLY_S, _QUICKLY_S = 2.0, 1.0  # s, what a limb takes at least, or at most
@@ -107,7 +107,7 @@ def meaning(scene: Scene, text: str, tree: Tree) -> Sentence:
 def _stance(scene: Scene, phase: Sequence[Clause]) -> Stance | None:
     """Return on which feet the body stands; None where it travels on them, or in the air."""
     moved = [cl for cl in phase if cl.row in _LIFTING and dict(cl.given).get("sign", 1) > 0]
-    return None if _rows(phase) & _GOES else scene.stance([part for cl in moved for part in cl.measure.parts])
+    return None if _rows(phase) & _OFF_ITS_FEET else scene.stance([part for cl in moved for part in cl.measure.parts])
 
 
 def _throughout(tree: Tree, phases: list[list[Clause]]) -> list[list[Clause]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product, takewhile
 
@@ -58,7 +58,7 @@ class Scene:
     """A model at the start of an episode.
 
     qpos: [nq]; root: the body that actuators move; forward: [3], where it faces; roles: role -> body or site; sites:
-    those that an episode records; touch: parts whose contact forces it records.
+    those that an episode records; touch: parts whose contact forces it records -> their bodies.
     """
 
     model: mujoco.MjModel
@@ -67,7 +67,7 @@ class Scene:
     forward: Sequence[float]
     roles: Mapping[str, str]
     sites: Sequence[str]
-    touch: Sequence[str] = ()
+    touch: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @cached_property
     def data(self) -> mujoco.MjData:
@@ -326,22 +326,27 @@ class Scene:
 
         soles = [self._sole(foot) for foot in feet if not raised(foot)]
         ends = {self.body_of(foot) for foot in feet if raised(foot)}
-        kind = mujoco.mjtObj.mjOBJ_BODY
-        touch = {name: mujoco.mj_name2id(model, kind, self.roles.get(name, name)) for name in self.touch}
-        pressed = tuple(name for name, body in touch.items() if body > 0 and ends & {*above(model, body)})
+        ids = {part: [model.body(name).id for name in bodies] for part, bodies in self.touch.items()}
+        pressed = tuple(part for part, bodies in ids.items() if any(ends & {*above(model, body)} for body in bodies))
         weight = float(model.body_subtreemass[root] * np.linalg.norm(model.opt.gravity))
         on = Between.of(soles) if soles[1:] else next(iter(soles), None)
         return Stance(on, bool(ends), pressed, weight) if on else None
 
+    @cached_property
+    def _soles(self) -> list[tuple[int, np.ndarray, float]]:
+        """Points of the soles: number of a body, point [3] m in its frame, and how high it is at the start, m."""
+        data, up = self.data, np.asarray(self.of.up)
+        points = soles_of(self.model, data, up)
+        return [(b, at, float((data.xpos[b] + data.xmat[b].reshape(3, 3) @ at) @ up)) for b, at in points]
+
     def _sole(self, foot: Part) -> Part:
         """Return the middle of the sole of a foot, or the foot where nothing of it is on the ground."""
-        model, data, up = self.model, self.data, np.asarray(self.of.up)
-        own = [at for at in soles_of(model, data, up) if self.body_of(foot) in above(model, at[0])]
+        own = [at for at in self._soles if self.body_of(foot) in above(self.model, at[0])]
         if not own:
             return foot
-        body, _ = min(own, key=lambda at: (data.xpos[at[0]] + data.xmat[at[0]].reshape(3, 3) @ at[1]) @ up)
-        middle = floats(np.mean([point for b, point in own if b == body], axis=0).round(4))
-        return replace(foot, place=model.body(body).name, offset=middle)
+        body, *_ = min(own, key=lambda at: at[2])
+        middle = floats(np.mean([point for b, point, _ in own if b == body], axis=0).round(4))
+        return replace(foot, place=self.model.body(body).name, offset=middle)
 
     # Objects.
 

@@ -25,7 +25,8 @@ GROUND = {"on": "on the ground", "off": "raised", "from": "raised"}  # of a part
 BENT, STRAIGHT = ("bent", "flexed", "curled"), ("straight", "straightened", "stiff", "locked", "extended")
 _OPEN, _CLOSED = ("open", *STRAIGHT), ("closed", *BENT)  # of fingers
 _ASIDE = ("sideways", "to side", "aside")
-_STEPS = 0.1, 0.25  # shares of the height of the centre of mass, by which a leg is up, and by which it goes up
+# shares of the height of the centre of mass: by which a leg is up, and up to which more is worth something
+_LEG_UP, _LEG_RISES = 0.1, 0.25
 _ARMS, _RISES = ("arm", "hand", "palm", "forearm"), 0.2  # share of the way to straight up by which they are raised
 _OVERHEAD = 0.8  # share of the way to straight up of what is overhead
 _FEET = ("foot", "paw")
@@ -200,9 +201,9 @@ def raised(ctx: Context, part: Part, sign: int = 1, amount: float | None = None)
         raise NotRead(quantity(amount, "a_m"), f"is farther than {part.words} can move")
     if sign > 0 and amount is None and part.words.split()[-1] in _ARMS and scene.own(part):
         least = max(least, round(_RISES * _rise(ctx, part), 2))
-    stance = scene.stance([part])
-    if sign > 0 and amount is None and stance and stance.lifts:
-        least, most = (float(f"{share * scene.com_height:.2g}") for share in _STEPS)
+    stance = scene.stance([part]) if sign > 0 and amount is None else None
+    if stance and stance.lifts:
+        least, most = (float(f"{share * scene.com_height:.2g}") for share in (_LEG_UP, _LEG_RISES))
         return ctx.clause(c.raised, part=part, least=least, most=most, weight=LEG)
     return ctx.clause(c.raised, part=part, sign=sign, amount=amount, least=least)
 
